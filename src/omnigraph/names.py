@@ -259,6 +259,7 @@ def is_own_branch(branch: str, actor_id: str) -> bool:
 SYSTEM_ACTOR_PREFIX: Final = "omnigraph:"
 ACTOR_LENGTH_MAX: Final = 256
 MESSAGE_LENGTH_MAX: Final = 65_536
+RETRIES_MAX: Final = 1_000
 PROPERTIES_MAX: Final = 256
 PROPERTY_KEY_LENGTH_MAX: Final = 256
 _SHOWN_MAX: Final = 60
@@ -341,6 +342,21 @@ def is_ulid(text: str) -> bool:
     (True, False)
     """
     return _ULID.fullmatch(text) is not None
+
+
+class RetriesError(InvalidInputError):
+    """A write cannot be repeated so many times."""
+
+    code = "OG-RETRIES"
+    hint = f"give a whole number from 0 to {RETRIES_MAX}"
+    template = "retries: {found} is not a number of times"
+    found: str
+
+
+def check_retries(retries: int) -> None:
+    """Refuse a number of retries that is none."""
+    if type(retries) is not int or not 0 <= retries <= RETRIES_MAX:
+        raise RetriesError(repr(retries))
 
 
 def check_id(what: str, text: str | None) -> None:

@@ -93,6 +93,7 @@ mutate age --query people.gq --params '{"n": "bob", "a": 4}' --branch draft --st
 mutate age --query people.gq --params '{"n": "bob", "a": 5}' --store URI
 branch merge draft --dry-run --uri URI  # exit 1
 branch merge draft --uri URI  # exit 1
+branch conflicts draft --uri URI
 branch conflicts draft --out conflicts.jsonl --uri URI
 branch merge draft --prefer source --delete-branch --uri URI
 branch delete etl --uri URI

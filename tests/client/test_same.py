@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import re
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from omnigraph import AsyncGraph, Graph, ReadTarget
 from omnigraph.client import RemoteGraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import ByteRange, FeedRequest, Selection
+from omnigraph.query.params import ParamsError
+from omnigraph.write.rules.violations import CreateConflictError
 from support.ways import QUERIES, RECORDS, SCHEMA, WAYS, reached
 
 MAIN = ReadTarget.branch("main")
@@ -65,6 +68,29 @@ def test_a_mutation_is_one_commit(graph: Any) -> None:
     assert result.commit == graph.get_commit(result.commit.graph_commit_id)
     assert (result.commit.parent_commit_id, result.commit.operation) == (head, "mutation")
     assert graph.mutate(QUERIES, "grow", {"n": "nobody", "a": 9}).commit is None
+
+
+def test_a_mutation_says_what_its_commit_is_about_and_counts_by_type(graph: Any) -> None:
+    note = {"message": "older", "properties": {"ticket": "7"}}
+    result = graph.mutate(QUERIES, "grow", {"n": "ann", "a": 9}, retries=2, **note)
+    assert (result.commit.message, result.commit.properties) == ("older", {"ticket": "7"})
+    counts = result.counts[0]
+    assert (counts.table_key, counts.updated, counts.inserted) == ("node:Person", 1, 0)
+    with pytest.raises(CreateConflictError) as caught:
+        graph.mutate('query q() { create Person { name: "ann" } }')
+    assert caught.value.graph_commit_id == result.commit.graph_commit_id
+    assert "written by commit" in str(caught.value)
+
+
+def test_objects_and_undeclared_parameters_are_the_same(graph: Any) -> None:
+    text = 'match { $p: Person { name: "ann" } } return { $p.* as person, count(*) as n }'
+    result = graph.query(text)
+    assert result.json_rows()[0]["person"]["name"] == "ann"
+    assert result.to_pylist()[0]["person"]["born"] == datetime.date(1990, 2, 3)
+    declared = "query q($n: I64?) { match { $p: Person } return { $p.name } }"
+    with pytest.raises(ParamsError, match="declares no such parameter"):
+        graph.query(declared, params={"m": 1})
+    assert len(graph.query(declared, params={"m": 1}, strict_params=False).warnings) == 1
 
 
 def test_a_load_reports_what_it_has_done(graph: Any) -> None:

@@ -228,6 +228,9 @@ def test_an_edge_that_only_the_target_has_is_an_orphan_when_its_node_goes(
     assert told(caught.value.conflicts) == expected
     planned = graph.branch_merge("draft", strategy=strategy, dry_run=True)
     assert told(planned.conflicts) == expected
+    shape = planned.to_json()
+    assert (planned.outcome, shape["outcome"], shape["dry_run"]) == ("conflicts", "conflicts", True)
+    assert shape["merge_conflicts"] == [each.to_json() for each in planned.conflicts]
 
 
 def test_undoing_a_commit_whose_node_is_linked_since_names_the_edge(graph: Graph) -> None:
@@ -690,6 +693,33 @@ def test_a_source_that_was_made_again_is_not_merged(
     with pytest.raises(ReadSetConflictError, match="branch_merge_source_incarnation:draft"):
         graph.branch_merge("draft")
     assert set(docs(graph, "main")) == {"a"}
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_merge_that_lost_a_race_is_computed_again_with_retries(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
+    put(graph, "main", doc("a"))
+    graph.branch_create("draft")
+    put(graph, "draft", doc("b"))
+    put(graph, "main", doc("c"))
+    left = ["z"]
+
+    def raced(*arguments: Any, **options: Any) -> Any:
+        if left:
+            other = Graph.open(graph.uri, durability="process", auto_optimize=False)
+            put(other, "main", doc(left.pop()))
+        return stage_table(*arguments, **options)
+
+    monkeypatch.setattr("omnigraph.merge.merger.stage_table", raced)
+    if not retries:
+        with pytest.raises(ReadSetConflictError, match="graph_head:main"):
+            graph.branch_merge("draft")
+        return
+    done = graph.branch_merge("draft", retries=retries, message="m", properties={"by": "test"})
+    assert set(docs(graph, "main")) == {"a", "b", "c", "z"}
+    assert done.commit is not None
+    assert (done.commit.message, done.commit.properties) == ("m", {"by": "test"})
 
 
 # -- crashes ---------------------------------------------------------------------------------------

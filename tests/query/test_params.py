@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.language.tree import Parameter
-from omnigraph.query.params import ParamsError, coerce_params
+from omnigraph.query.params import ParamsError, coerce_params, require_enum_values
+from omnigraph.query.plan.plan import EnumUse, PlanParameter
 from omnigraph.values import PropType, Scalar
 from support.cases import Case, check_case, load_cases
 
@@ -27,9 +28,13 @@ def declared(text: str) -> tuple[Parameter, ...]:
     return query.parameters
 
 
-def outcome(parameters: tuple[Parameter, ...], given: object) -> str:
+def outcome(
+    parameters: tuple[Parameter, ...], given: object, enums: tuple[EnumUse, ...] = ()
+) -> str:
     try:
         values = coerce_params(parameters, given)
+        planned = [PlanParameter(p.name, p.prop_type, enums) for p in parameters]
+        require_enum_values(planned, values)
     except ParamsError as error:
         lines = []
         for problem in error.problems:
@@ -43,8 +48,12 @@ def outcome(parameters: tuple[Parameter, ...], given: object) -> str:
 @pytest.mark.parametrize("case", load_cases("params"), ids=str)
 def test_each_line_of_json_gives_its_values_or_problems(case: Case, update_cases: bool) -> None:
     parameters = declared(case.sections["params"])
+    enums = tuple(
+        EnumUse(line.split()[0], tuple(line.split()[1:]))
+        for line in case.sections.get("enums", "").splitlines()
+    )
     blocks = [
-        f"{line}\n{outcome(parameters, json.loads(line))}"
+        f"{line}\n{outcome(parameters, json.loads(line), enums)}"
         for line in case.sections["given"].splitlines()
     ]
     check_case(case, "outcome", "\n\n".join(blocks), update_cases)

@@ -12,6 +12,8 @@ from typing import Final
 
 from omnigraph.query.language.tree import (
     AggregateCall,
+    AllProperties,
+    AllRows,
     Assignment,
     Binding,
     Bm25,
@@ -19,6 +21,7 @@ from omnigraph.query.language.tree import (
     Clause,
     Column,
     Comparison,
+    Create,
     Delete,
     Either,
     Expr,
@@ -61,6 +64,8 @@ def print_queries(file: QueryFile) -> str:
 
 def print_query(query: QueryDecl) -> str:
     """Return the canonical text of one query, without a newline at its end."""
+    if isinstance(query.body, ReadBody) and not query.name:
+        return "\n".join(_read_lines(query.body))
     parameters = ", ".join(print_parameter(parameter) for parameter in query.parameters)
     head = f"query {query.name}({parameters})"
     annotations = [
@@ -95,8 +100,12 @@ def _read_lines(body: ReadBody) -> Iterator[str]:
     if body.order:
         yield f"order {{ {', '.join(print_order_key(key) for key in body.order)} }}"
     if body.limit is not None:
-        offset = "" if body.offset is None else f" offset {body.offset}"
-        yield f"limit {body.limit}{offset}"
+        offset = "" if body.offset is None else f" offset {_number(body.offset)}"
+        yield f"limit {_number(body.limit)}{offset}"
+
+
+def _number(number: int | Variable) -> str:
+    return f"${number.name}" if isinstance(number, Variable) else str(number)
 
 
 def print_column(column: Column) -> str:
@@ -154,7 +163,7 @@ def _hop(hop: Hop) -> str:
     edge = f"<{hop.edge}>" if hop.undirected else hop.edge
     if hop.bounds is not None:
         lowest, highest = hop.bounds
-        edge += f"{{{lowest},{'' if highest is None else highest}}}"
+        edge += f"{{{lowest},{'' if highest is None else _number(highest)}}}"
     if hop.edge_variable is not None:
         edge = f"${hop.edge_variable.name}:{edge}"
     return f"${hop.source.name} {edge} ${hop.target.name}"
@@ -219,9 +228,13 @@ def _operand(predicate: Predicate, grouped: tuple[type, ...]) -> str:
 # -- expressions --------------------------------------------------------------------------------
 
 
-def print_expression(expression: Expr) -> str:
+def print_expression(expression: Expr | AllProperties | AllRows) -> str:  # noqa: C901 - cases
     """Return one expression."""
     match expression:
+        case AllProperties(variable):
+            text = f"${variable}.*"
+        case AllRows():
+            text = "*"
         case Literal():
             text = print_literal(expression)
         case Variable(name):
@@ -284,6 +297,8 @@ def _statement_lines(statement: Statement) -> Iterator[str]:
     match statement:
         case Insert():
             yield from _fields(f"insert {statement.type_name}", statement.assignments)
+        case Create():
+            yield from _fields(f"create {statement.type_name}", statement.assignments)
         case Upsert():
             yield from _fields(f"upsert {statement.type_name}", statement.assignments)
         case Update():

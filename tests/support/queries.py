@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from omnigraph.query.language.tree import (
     AggregateCall,
+    AllProperties,
+    AllRows,
     Assignment,
     Binding,
     Bm25,
@@ -17,6 +19,7 @@ from omnigraph.query.language.tree import (
     Clause,
     Column,
     Comparison,
+    Create,
     Delete,
     Either,
     Expr,
@@ -57,7 +60,7 @@ WORDS = (
     *("not", "optional", "and", "or", "in", "is", "null", "contains", "starts_with", "true"),
     *("false", "date", "datetime", "now", "nearest", "search", "match_text", "fuzzy", "bm25"),
     *("rrf", "count", "sum", "avg", "min", "max", "insert", "upsert", "update", "delete", "set"),
-    *("where", "from", "to", "id"),
+    *("create", "where", "from", "to", "id"),
 )
 """Every word of the language, and a few that are special to people."""
 
@@ -126,6 +129,7 @@ def _calls(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
             st.just(NOWHERE),
         ),
         st.builds(AggregateCall, st.just("count"), inner, st.just(True), st.just(NOWHERE)),
+        st.just(AggregateCall("count", AllRows(NOWHERE), False, NOWHERE)),
     )
 
 
@@ -203,7 +207,8 @@ _pairs = st.lists(st.builds(InlineProperty, names, values, st.just(NOWHERE)), ma
 _bindings = st.builds(
     Binding, names, type_names, _pairs.map(tuple), st.just(NOWHERE), st.just(NOWHERE)
 )
-_bounds = st.none() | st.tuples(st.integers(0, 2**63 - 1), st.none() | st.integers(0, 2**63 - 1))
+_numbers = st.integers(0, 2**63 - 1) | variables
+_bounds = st.none() | st.tuples(st.integers(0, 2**63 - 1), st.none() | _numbers)
 _hops = st.builds(
     Hop,
     variables,
@@ -231,7 +236,12 @@ clauses = st.recursive(_leaf_clauses, _blocks, max_leaves=4)
 
 # -- queries ------------------------------------------------------------------------------------
 
-_columns = st.builds(Column, column_expressions, st.none() | names, st.just(NOWHERE))
+_columns = st.builds(
+    Column,
+    column_expressions | st.builds(AllProperties, names, st.just(NOWHERE)),
+    st.none() | names,
+    st.just(NOWHERE),
+)
 
 
 def _order_key(expression: Expr, descending: bool | None) -> OrderKey:
@@ -242,7 +252,7 @@ def _order_key(expression: Expr, descending: bool | None) -> OrderKey:
 _order_keys = st.builds(_order_key, column_expressions, st.none() | st.booleans())
 _paging = st.one_of(
     st.just((None, None)),
-    st.tuples(st.integers(0, 2**63 - 1), st.none() | st.integers(0, 2**63 - 1)),
+    st.tuples(_numbers, st.none() | _numbers),
 )
 
 
@@ -251,7 +261,7 @@ def _read(
     columns: list[Column],
     distinct: bool,
     order: list[OrderKey],
-    paging: tuple[int | None, int | None],
+    paging: tuple[int | Variable | None, int | Variable | None],
 ) -> ReadBody:
     return ReadBody(tuple(clauses), tuple(columns), distinct, tuple(order), *paging)
 
@@ -271,6 +281,7 @@ _fields = st.lists(
 _places = (st.just(NOWHERE), st.just(NOWHERE))
 statements: st.SearchStrategy[Statement] = st.one_of(
     st.builds(Insert, type_names, _fields, *_places),
+    st.builds(Create, type_names, _fields, *_places),
     st.builds(Upsert, type_names, _fields, *_places),
     st.builds(Update, type_names, _fields, row_predicates, *_places),
     st.builds(Delete, type_names, row_predicates, *_places),
@@ -297,8 +308,12 @@ query_decls = st.builds(
     reads | st.lists(statements, min_size=1, max_size=3).map(tuple),
     *_places,
 )
+nameless_reads = st.builds(
+    lambda body: QueryDecl("", (), None, None, body, NOWHERE, NOWHERE), reads
+)
 query_files = st.builds(
-    lambda queries: QueryFile(SourceText(""), tuple(queries)), st.lists(query_decls, max_size=3)
+    lambda queries: QueryFile(SourceText(""), tuple(queries)),
+    st.lists(query_decls, max_size=3) | st.tuples(nameless_reads),
 )
 
 

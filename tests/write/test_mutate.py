@@ -15,7 +15,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.errors import ConflictError, InvalidInputError, OmnigraphError
-from omnigraph.graph import Graph, OpenMode, ReadOnlyGraphError
+from omnigraph.graph import Graph, InvalidTextError, OpenMode, ReadOnlyGraphError
 from omnigraph.manifest import CommitDraft, Requirements, Updates
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
@@ -25,13 +25,14 @@ from omnigraph.manifest.errors import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.locks.branch_lock import BranchLockTimeoutError
-from omnigraph.names import BranchName
+from omnigraph.names import BranchName, RetriesError
+from omnigraph.query.params import ParamsError
 from omnigraph.query.select import QueryKindError, QuerySelectionError
 from omnigraph.store.durability import Durability
 from omnigraph.store.records import DatasetVersion
 from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX
 from omnigraph.write.mutate.predicates import VALUES_PUSHED_MAX
-from omnigraph.write.rules.violations import ValidationError
+from omnigraph.write.rules.violations import CreateConflictError, ValidationError
 from support.clocks import START_US, ManualClock
 from support.entities import entities, store_records
 from support.places import Place, repository_of
@@ -46,6 +47,7 @@ node Log { text: String }
 edge Mentors: Crew -> Crew { since: Date? }
 edge ServesOn: Crew -> Ship
 """
+NOTHING_ELSE = {"updated": 0, "replaced": 0, "deleted": 0, "unchanged": 0}
 RECORDS = """\
 {"type": "Crew", "data": {"tag": "ann", "rank": 5}}
 {"type": "Crew", "data": {"tag": "bo", "rank": 3}}
@@ -120,9 +122,65 @@ def test_the_result_is_the_envelope_of_the_language(graph: Graph) -> None:
             "actor_id": "me",
             "created_at": commit.created_at,
         },
+        "counts": [
+            {"entity_kind": "node", "type_name": "Crew", "inserted": 1, **NOTHING_ELSE},
+            {"entity_kind": "edge", "type_name": "Mentors", "inserted": 1, **NOTHING_ELSE},
+        ],
         "durability": "process",
     }
     assert commit.operation == "mutation"
+
+
+def test_the_commit_keeps_message_and_properties(graph: Graph) -> None:
+    text = statement('update Crew set { rank: 7 } where tag = "ann"')
+    graph.mutate(text, message="promoted", properties={"ticket": "C-7"})
+    commit = graph.list_commits(limit=1)[0]
+    assert (commit.message, commit.properties) == ("promoted", {"ticket": "C-7"})
+    with pytest.raises(InvalidTextError):
+        graph.mutate(text, properties={"": "x"})
+
+
+def test_a_parameter_that_is_not_declared_is_refused(graph: Graph) -> None:
+    text = 'query q($rank: I32?) { insert Crew { tag: "eve", rank: $rank } }'
+    with pytest.raises(ParamsError, match="declares no such parameter") as caught:
+        graph.mutate(text, params={"rnak": 3})
+    assert caught.value.hint == "did you mean 'rank'?"
+
+
+def test_a_created_key_names_the_commit_that_wrote_it(graph: Graph) -> None:
+    graph.mutate(statement('insert Crew { tag: "eve" }'))
+    inserted = graph.head_commit_id_for_branch()
+    graph.mutate(statement('update Crew set { rank: 1 } where tag = "eve"'))
+    updated = graph.head_commit_id_for_branch()
+    graph.mutate(statement('insert Ship { hull: "brig" } insert Crew { tag: "fay" }'))
+    graph.branch_create("draft")
+    for branch, tag, commit in (("main", "eve", updated), ("draft", "eve", updated)):
+        with pytest.raises(CreateConflictError) as caught:
+            graph.mutate(statement(f'create Crew {{ tag: "{tag}" }}'), branch=branch)
+        assert caught.value.key_conflict["graph_commit_id"] == commit != inserted
+    graph.mutate(statement('update Crew set { rank: 2 } where tag = "fay"'), branch="draft")
+    with pytest.raises(CreateConflictError) as caught:
+        graph.mutate(statement('create Crew { tag: "fay" }'), branch="draft")
+    assert caught.value.graph_commit_id == graph.head_commit_id_for_branch("draft")
+
+
+def test_a_created_key_names_no_commit_of_maintenance(graph: Graph) -> None:
+    head = graph.head_commit_id_for_branch()
+    graph.mutate(statement('insert Crew { tag: "eve" }'))
+    inserted = graph.head_commit_id_for_branch()
+    graph.optimize()
+    with pytest.raises(CreateConflictError) as caught:
+        graph.mutate(statement('create Crew { tag: "eve" }'))
+    assert caught.value.graph_commit_id in (None, inserted)
+    assert head != inserted
+
+
+def test_a_create_that_loses_to_the_same_key_is_a_conflict(graph: Graph, place: Place) -> None:
+    other = place.open()
+    before_commit(lambda: other.mutate(statement('insert Crew { tag: "eve", rank: 1 }')))
+    with pytest.raises(CreateConflictError):
+        graph.mutate(statement('create Crew { tag: "eve", rank: 2 }'))
+    assert "Crew eve rank=1" in entities(graph)
 
 
 @pytest.mark.parametrize("durability", ["full", "process"])
@@ -340,6 +398,42 @@ def test_an_update_or_delete_that_loses_is_handed_back(
     assert attempts == [1]
     assert caught.value.table_key == "node:Crew"
     assert "Crew ann rank=2" in entities(graph)
+
+
+def test_an_update_that_loses_runs_again_from_its_text_with_retries(
+    graph: Graph, place: Place
+) -> None:
+    other = place.open()
+    steal = 'update Crew set { rank: 9 } where tag = "bo"'
+    attempts = before_commit(lambda: other.mutate(statement(steal)))
+    done = graph.mutate(statement("update Crew set { seen: now() } where rank >= 5"), retries=1)
+    assert attempts == [2]
+    assert done.counts[0].updated == 2, "the second run has seen what the other one wrote"
+
+
+def test_the_last_retry_holds_the_lock_of_the_branch(graph: Graph, place: Place) -> None:
+    other = place.open()
+    steal = statement('update Crew set { rank: 9 } where tag = "ann"')
+    attempts = before_commit(lambda: other.mutate(steal), lambda: other.mutate(steal))
+    graph.mutate(statement('update Crew set { rank: 1 } where tag = "ann"'), retries=2)
+    assert attempts == [3]
+    assert "Crew ann rank=1" in entities(graph)
+
+
+def test_racing_updates_all_land_with_retries(graph: Graph, place: Place) -> None:
+    def work(number: int) -> None:
+        text = 'query q($rank: I32) { update Crew set { rank: $rank } where tag = "ann" }'
+        place.open().mutate(text, params={"rank": number}, retries=5)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(8)))
+    assert len(graph.list_commits()) == 2 + 8
+
+
+@pytest.mark.parametrize("retries", [-1, 1001, True, "3"])
+def test_a_number_of_retries_that_is_none_is_refused(graph: Graph, retries: int) -> None:
+    with pytest.raises(RetriesError, match="is not a number of times"):
+        graph.mutate(statement('delete Crew where tag = "ann"'), retries=retries)
 
 
 def test_maintenance_makes_everybody_prepare_again(graph: Graph) -> None:

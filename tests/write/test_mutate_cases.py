@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import Graph
+from omnigraph.graph import ChangedRows, Graph
 from support.cases import Case, check_case, difference, load_cases
 from support.clocks import ManualClock
 from support.entities import entities, store_records
 from support.places import Place
 
 Start = Callable[[Case], Graph]
+COUNTS = ("inserted", "updated", "replaced", "deleted", "unchanged")
 
 
 @pytest.fixture(scope="module")
@@ -64,4 +65,11 @@ def _run(graph: Graph, case: Case) -> str:
         return f"{error.code} {error}"
     head = graph.snapshot().commit_id
     assert result.commit is None or result.commit.graph_commit_id == head
-    return f"{result.affected_nodes} nodes, {result.affected_edges} edges"
+    counts = "".join(f"\n{_counted(each)}" for each in result.counts)
+    return f"{result.affected_nodes} nodes, {result.affected_edges} edges{counts}"
+
+
+def _counted(rows: ChangedRows) -> str:
+    shape = rows.to_json()
+    counts = [f"{shape[name]} {name}" for name in COUNTS if shape[name]]
+    return f"{shape['entity_kind']} {shape['type_name']}: {', '.join(counts)}"

@@ -25,13 +25,15 @@ from omnigraph.graph import (
 )
 from omnigraph.merge.conflicts import Conflict, ConflictKind, Conflicts
 from omnigraph.merge.merger import MergeKind, TypeCounts
+from omnigraph.names import TableKey
 from omnigraph.read.profile import trace_of
-from omnigraph.read.result import Target
+from omnigraph.read.result import ResultObject, Target
 from omnigraph.schema import MigrationPlan
 from omnigraph.schema.migration.cost import Price
 from omnigraph.schema.migration.steps import Step
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.load.result import LoadCounts, Seconds
+from omnigraph.write.mutate.mutations import ChangedRows
 
 Json = dict[str, Any]
 ENVELOPE: Final = b"omnigraph"
@@ -43,17 +45,17 @@ def read(answer: Answer) -> QueryResult:
     """Return the rows of an Arrow stream; its metadata has the rest."""
     table = pa.ipc.open_stream(answer.body).read_all().combine_chunks()
     shape = orjson.loads((table.schema.metadata or {})[ENVELOPE])
-    types = [_prop_type(one) for one in shape["types"]]
-    names = table.column_names
+    described = zip(table.column_names, shape["types"], strict=True)
     return QueryResult(
         query_name=shape["query_name"],
-        columns=tuple(_Column(name, kind) for name, kind in zip(names, types, strict=True)),
+        columns=tuple(_column(name, one) for name, one in described),
         arrays=tuple(_array(column) for column in table.columns),
         target=Target(**shape["target"]),
         graph_commit_id=shape["graph_commit_id"],
         estimates=tuple(trace_of(one) for one in shape.get("plan", ())),
         measured=tuple(trace_of(one) for one in shape.get("profile", ())),
         elapsed_ms=shape.get("elapsed_ms"),
+        warnings=tuple(shape.get("warnings", ())),
     )
 
 
@@ -61,6 +63,12 @@ def read(answer: Answer) -> QueryResult:
 class _Column:
     header: str
     prop_type: PropType
+
+
+def _column(name: str, shape: Json) -> _Column | ResultObject:
+    if "fields" not in shape:
+        return _Column(name, _prop_type(shape))
+    return ResultObject(name, [_Column(one["name"], _prop_type(one)) for one in shape["fields"]])
 
 
 def _prop_type(shape: Json) -> PropType:
@@ -117,7 +125,14 @@ def mutation(shape: Json) -> MutationResult:
         actor_id=shape["actor_id"],
         commit=commit(shape["commit"]),
         durability=shape.get("durability", "full"),
+        counts=tuple(_changed_rows(one) for one in shape.get("counts", ())),
     )
+
+
+def _changed_rows(shape: Json) -> ChangedRows:
+    key = TableKey(f"{shape['entity_kind']}:{shape['type_name']}")
+    names = ("inserted", "updated", "replaced", "deleted", "unchanged")
+    return ChangedRows(key, **{name: shape[name] for name in names})
 
 
 def load(shape: Json) -> LoadResult:
@@ -164,6 +179,7 @@ def merge(shape: Json) -> MergeResult:
             for one in shape.get("counts", ())
         ),
         conflicts=Conflicts(_conflict(one) for one in shape.get("merge_conflicts", ())),
+        is_dry_run=shape.get("dry_run", False),
     )
 
 

@@ -109,12 +109,14 @@ def query(
     rows_max: int | None = None,
     memory_max: int | None = MEMORY_MAX_DEFAULT,
     cancelled: threading.Event | None = None,
+    strict_params: bool = True,
 ) -> HttpCall[QueryResult]:
     """Run a read of a text on one snapshot, or without a text the stored one of this name."""
     refuse(memory_max=memory_max != MEMORY_MAX_DEFAULT, cancelled=cancelled)
     if text is None:
         refuse(explain=explain, profile=profile, timeout_s=timeout_s, rows_max=rows_max)
-        body = _given(params=params, expect_mutation=False) | ref(target, "branch", "commit")
+        body = _given(params=params, expect_mutation=False, strict_params=strict_params or None)
+        body |= ref(target, "branch", "commit")
         return _arrow(f"queries/{segment(name or '')}", body)
     body = _given(
         query=_source(text).text,
@@ -124,6 +126,7 @@ def query(
         profile=profile or None,
         timeout_ms=None if timeout_s is None else round(timeout_s * 1000),
         max_rows=rows_max,
+        strict_params=strict_params or None,
     )
     return _arrow("query", body | ref(target, *_ANY), _source(text))
 
@@ -142,6 +145,9 @@ def mutate(
     *,
     branch: str | None = None,
     expected_head: str | None = None,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    retries: int = 0,
     embed: str = "missing",
     actor_id: str | None = None,
     external_blob_bases: Sequence[str] = (),
@@ -151,13 +157,11 @@ def mutate(
         embed=embed != "missing", actor_id=actor_id, external_blob_bases=tuple(external_blob_bases)
     )
     if text is None:
-        path = f"queries/{segment(name or '')}"
-        body = _given(params=params, branch=branch, expect_mutation=True)
+        path, body = f"queries/{segment(name or '')}", _given(expect_mutation=True)
     else:
-        path, body = (
-            "mutate",
-            _given(query=_source(text).text, name=name, params=params, branch=branch),
-        )
+        path, body = "mutate", _given(query=_source(text).text, name=name)
+    body |= _given(params=params, branch=branch, message=message, retries=retries or None)
+    body |= _given(properties=dict(properties) if properties else None)
     headers = {}
     if expected_head is not None:
         path, headers = f"{path}/if-graph-commit", {CONDITION: expected_head}
@@ -296,6 +300,8 @@ def branch_merge(
     resolve_file: Path | None = None,
     dry_run: bool = False,
     message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    retries: int = 0,
     external_blob_bases: Sequence[str] = (),
     actor_id: str | None = None,
     engine: str = "auto",
@@ -312,6 +318,8 @@ def branch_merge(
         resolutions=None if resolve_file is None else _json_lines(resolve_file.read_bytes()),
         dry_run=dry_run or None,
         message=message,
+        properties=dict(properties) if properties else None,
+        retries=retries or None,
     )
     return HttpCall("POST", "branches/merge", json_of(answers.merge), json=body, is_read=dry_run)
 
@@ -360,11 +368,15 @@ def commit_revert(
     prefer: str | None = None,
     external_blob_bases: Sequence[str] = (),
     actor_id: str | None = None,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    retries: int = 0,
 ) -> HttpCall[MergeResult]:
     """Undo what one commit changed, as a new commit; conflicts are those of a merge."""
     refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases))
     path = f"commits/{segment(commit_id)}/revert"
-    body = _given(branch=branch, prefer=prefer)
+    body = _given(branch=branch, prefer=prefer, message=message, retries=retries or None)
+    body |= _given(properties=dict(properties) if properties else None)
     return HttpCall("POST", path, json_of(answers.revert), json=body)
 
 
@@ -502,21 +514,37 @@ def catalog() -> HttpCall[Catalog]:
 
 
 def apply_schema(
-    desired: str | SourceText, *, allow_data_loss: bool = False, actor_id: str | None = None
+    desired: str | SourceText,
+    *,
+    allow_data_loss: bool = False,
+    actor_id: str | None = None,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> HttpCall[SchemaApplied]:
     """Make a desired schema the accepted one of `main`, with what it means for stored rows."""
     refuse(actor_id=actor_id)
-    body = {"schema_source": _source(desired).text, "allow_data_loss": allow_data_loss}
+    body: Json = {"schema_source": _source(desired).text, "allow_data_loss": allow_data_loss}
+    body |= _given(message=message, properties=dict(properties) if properties else None)
     read = json_of(answers.applied)
     return HttpCall("POST", "schema/apply", read, json=body, source=_source(desired))
 
 
 def apply_schema_file(
-    path: Path, *, allow_data_loss: bool = False, actor_id: str | None = None
+    path: Path,
+    *,
+    allow_data_loss: bool = False,
+    actor_id: str | None = None,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> HttpCall[SchemaApplied]:
     """Make the schema in a file the accepted one."""
-    desired = decode_source(path.read_bytes(), str(path), "S")
-    return apply_schema(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+    return apply_schema(
+        decode_source(path.read_bytes(), str(path), "S"),
+        allow_data_loss=allow_data_loss,
+        actor_id=actor_id,
+        message=message,
+        properties=properties,
+    )
 
 
 # -- small parts ----------------------------------------------------------------------------------

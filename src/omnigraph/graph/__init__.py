@@ -60,7 +60,7 @@ from omnigraph.read.access.blobs import (
     ExternalBlobError,
 )
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, QueryTimeoutError
-from omnigraph.read.result import QueryResult
+from omnigraph.read.result import QueryResult, ResultColumn, ResultObject
 from omnigraph.recovery import BrokenManifest, PendingRecovery, RecoveryAuditRow
 from omnigraph.schema import Catalog
 from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
@@ -71,7 +71,7 @@ from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedResult
 from omnigraph.write.export.exporter import ExportResult
 from omnigraph.write.load.result import LoadCounts, LoadResult
-from omnigraph.write.mutate.mutations import MutationResult
+from omnigraph.write.mutate.mutations import ChangedRows, MutationResult
 from omnigraph.write.schema_apply import SchemaApplied
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "BrokenManifest",
     "ByteRange",
     "Catalog",
+    "ChangedRows",
     "CleanupResult",
     "CommitLog",
     "CommitNotFoundError",
@@ -140,6 +141,8 @@ __all__ = [
     "RegistryError",
     "RepairReport",
     "Report",
+    "ResultColumn",
+    "ResultObject",
     "SchemaApplied",
     "ScrubReport",
     "ScrubRequest",

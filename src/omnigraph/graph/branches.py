@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from omnigraph.engine import bulk_engine
@@ -11,7 +11,14 @@ from omnigraph.manifest import GraphCommit
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
 from omnigraph.merge.resolve import Decisions, Prefer, Strategy
-from omnigraph.names import MAIN, BranchName, check_actor, check_commit_texts, choice
+from omnigraph.names import (
+    MAIN,
+    BranchName,
+    check_actor,
+    check_commit_texts,
+    check_retries,
+    choice,
+)
 from omnigraph.policy import Action
 
 
@@ -67,6 +74,8 @@ class GraphBranches(Part):
         resolve_file: Path | None = None,
         dry_run: bool = False,
         message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        retries: int = 0,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
         engine: str = "auto",
@@ -77,13 +86,16 @@ class GraphBranches(Part):
         With `strategy="property"` two sides may change different properties of one row. Conflicts
         of rows are settled by `resolve_file` (lines of `conflicts`, edited) and by `prefer`
         (`source` or `target`); those that stay are an error that lists all of them. `dry_run`
-        returns what would happen and writes nothing. External blobs of rows that are copied become
+        returns what would happen and writes nothing: with conflicts its outcome is `conflicts`. A
+        merge that lost a race on the target is computed again on the new state, up to `retries`
+        times. External blobs of rows that are copied become
         bytes of the graph; they are read only from below `external_blob_bases`. Large differences
         are compared and written by Spark tasks; the outcome is the same.
         """
         if not dry_run:
             self._session.require_writable("branch merge")
-        check_commit_texts(message=message)
+        check_commit_texts(message=message, properties=properties)
+        check_retries(retries)
         actor_id = self._merges_as(source, target, actor_id, dry_run=dry_run)
         request = MergeRequest(
             source=self._session.resolve(source),
@@ -92,6 +104,8 @@ class GraphBranches(Part):
             decisions=self._decisions(strategy, prefer, resolve_file),
             dry_run=dry_run,
             message=message,
+            properties=dict(properties or {}),
+            retries=retries,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
             terms=self._session.terms,
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
-from omnigraph.names import choice
+from omnigraph.names import check_commit_texts, check_retries, choice
 from omnigraph.policy import Action
 
 
@@ -31,12 +31,18 @@ class GraphCommits(Part):
         prefer: str | None = None,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        retries: int = 0,
     ) -> MergeResult:
         """Undo what one commit changed, as a new commit; conflicts are those of a merge.
 
         `prefer="source"` undoes also what was changed again since, `target` leaves that alone.
+        `message`, `properties` and `retries` are as in a merge.
         """
         self._session.require_writable("commit revert")
+        check_commit_texts(message=message, properties=properties)
+        check_retries(retries)
         actor_id = self._session.authorize(
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
@@ -49,6 +55,9 @@ class GraphCommits(Part):
             actor_id=actor_id,
             decisions=decisions,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
+            message=message,
+            properties=dict(properties or {}),
+            retries=retries,
         )
         return Merger(self._session.repository, self._session.committer).revert(request)
 

@@ -53,6 +53,7 @@ from omnigraph.names import (
     TableKey,
     check_commit_texts,
     check_id,
+    check_retries,
     choice,
     one_of,
 )
@@ -375,14 +376,18 @@ class Graph(FlatNames):
         rows_max: int | None = None,
         memory_max: int | None = MEMORY_MAX_DEFAULT,
         cancelled: threading.Event | None = None,
+        strict_params: bool = True,
     ) -> QueryResult:
         """Run a read on one snapshot; `name` picks one of several queries in the text.
+
+        A text that is one `match … return …` alone is a query too, without name and parameters.
 
         `target` is a `ReadTarget`, a moment, a snapshot such as that of `snapshot_at_version`, or
         a text: the name of a branch, else of a tag, else the id of a commit. `branch` is short for
         `ReadTarget.branch`. By default the head of the bound branch is read.
         `explain` returns the plan instead of rows, `profile` adds what each step cost. A read that
-        exceeds a limit is an error; it never returns a part of the rows.
+        exceeds a limit is an error; it never returns a part of the rows. A parameter that the
+        query does not declare is an error, or without `strict_params` a warning of the result.
         """
         if branch is not None:
             if target is not None:
@@ -403,6 +408,7 @@ class Graph(FlatNames):
                 profile=profile,
                 cancelled=cancelled,
             ),
+            strict_params=strict_params,
         )
 
     def export(
@@ -674,6 +680,9 @@ class Graph(FlatNames):
         *,
         branch: str | None = None,
         expected_head: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        retries: int = 0,
         embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
@@ -681,6 +690,8 @@ class Graph(FlatNames):
         """Run a mutation query as one commit; `name` picks one of several in the text.
 
         `expected_head` makes it conditional: when the branch has another head, nothing happens.
+        The commit keeps `message` and `properties`. A query that lost a race is run again from its
+        text on the new state, up to `retries` times; one that only inserts always is.
         `embed` chooses which vectors of `@embed` properties are made, if a provider is configured:
         `missing`, `all` or `off`. Blobs that are given by URI are read from below
         `external_blob_bases` only, and copied in.
@@ -690,6 +701,8 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         check_id("the expected head", expected_head)
+        check_commit_texts(message=message, properties=properties)
+        check_retries(retries)
         request = MutationRequest(
             text,
             name,
@@ -698,6 +711,9 @@ class Graph(FlatNames):
             expected_head=expected_head,
             actor_id=actor_id,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
+            message=message,
+            properties=dict(properties or {}),
+            retries=retries,
         )
         return Mutations(
             self._session.repository, self._session.committer, self._session.embedder(embed)
@@ -710,6 +726,8 @@ class Graph(FlatNames):
         mode: str = EmbedMode.MISSING,
         branch: str | None = None,
         actor_id: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> EmbedResult:
         """Make the vectors that `@embed` asks for, for stored rows, as one commit.
 
@@ -721,7 +739,15 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         chosen = choice(EmbedMode, mode, "embed mode")
-        request = EmbedRequest(self._session.incarnation_of(branch), tuple(types), chosen, actor_id)
+        check_commit_texts(message=message, properties=properties)
+        request = EmbedRequest(
+            self._session.incarnation_of(branch),
+            tuple(types),
+            chosen,
+            actor_id,
+            message,
+            dict(properties or {}),
+        )
         return StoredEmbedding(
             self._session.repository,
             self._session.committer,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.schema_hold import find_schema
 from omnigraph.graph.session import Part
 from omnigraph.manifest.rows import AcceptedSchema
-from omnigraph.names import MAIN
+from omnigraph.names import MAIN, check_commit_texts
 from omnigraph.policy import Action
 from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.schema import Catalog, PlannedSchema, plan_schema, read_ir
@@ -51,6 +52,8 @@ class GraphSchema(Part):
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> SchemaApplied:
         """Make a desired schema the accepted one of `main`, with what it means for stored rows.
 
@@ -61,6 +64,7 @@ class GraphSchema(Part):
         ledger of the cluster would not know of another change.
         """
         self._session.require_writable("schema apply")
+        check_commit_texts(message=message, properties=properties)
         actor_id = self._session.authorize(
             Action.SCHEMA_APPLY, target_branch=MAIN, actor_id=actor_id
         )
@@ -68,22 +72,51 @@ class GraphSchema(Part):
         require_outside_cluster(
             "schema apply", settings.root.uri, storage_options=settings.storage_options
         )
-        text = given_source(desired, suffix=".pg", letter="S")
-        return self._apply(text, allow_data_loss=allow_data_loss, actor_id=actor_id)
+        return self._apply(
+            given_source(desired, suffix=".pg", letter="S"),
+            allow_data_loss=allow_data_loss,
+            actor_id=actor_id,
+            message=message,
+            properties=properties,
+        )
 
     def _apply(
-        self, desired: str | SourceText, *, allow_data_loss: bool, actor_id: str | None
+        self,
+        desired: str | SourceText,
+        *,
+        allow_data_loss: bool,
+        actor_id: str | None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> SchemaApplied:
         work = SchemaApply(
             self._session.repository, self._session.recovery, self._session.committer
         )
-        return work.apply(desired, allow_data_loss=allow_data_loss, actor_id=actor_id)
+        return work.apply(
+            desired,
+            allow_data_loss=allow_data_loss,
+            actor_id=actor_id,
+            message=message,
+            properties=properties,
+        )
 
     def apply_file(
-        self, path: Path, *, allow_data_loss: bool = False, actor_id: str | None = None
+        self,
+        path: Path,
+        *,
+        allow_data_loss: bool = False,
+        actor_id: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> SchemaApplied:
         """Make the schema in a file the accepted one."""
-        return self.apply(path, allow_data_loss=allow_data_loss, actor_id=actor_id)
+        return self.apply(
+            path,
+            allow_data_loss=allow_data_loss,
+            actor_id=actor_id,
+            message=message,
+            properties=properties,
+        )
 
     def lint(self, queries: bytes, *, query_path: str) -> LintReport:
         """Check the queries of one file against the accepted schema."""

@@ -83,9 +83,24 @@ class CommitDraft:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def new(cls, clock: Clock, operation: str, actor_id: str | None = None) -> CommitDraft:
+    def new(
+        cls,
+        clock: Clock,
+        operation: str,
+        actor_id: str | None = None,
+        *,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> CommitDraft:
         """Return the draft of a commit that is made now."""
-        return cls(clock.ulid(), operation, actor_id, clock.now_us())
+        return cls(
+            clock.ulid(),
+            operation,
+            actor_id,
+            clock.now_us(),
+            message=message,
+            properties=dict(properties or {}),
+        )
 
     def at(self, incarnation: Incarnation, manifest_version: int, parent: str) -> GraphCommit:
         """Return the record with its branch, manifest version and parent."""

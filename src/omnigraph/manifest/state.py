@@ -330,6 +330,19 @@ class ManifestState:
             published.sort(key=lambda item: (item[0], item[1] is not None))
         return found
 
+    def commit_of_rows(self, table_key: str, table_version: int) -> GraphCommit | None:
+        """Return the commit that published the rows which one version of a table wrote.
+
+        None where the retained history does not tell: compaction writes rows anew.
+        """
+        first: int | None = None
+        for version, entry in reversed(self.entry_history().get(table_key, [])):
+            if entry is None or entry.table_version < table_version:
+                break
+            first = version
+        found = [] if first is None else self.commits_at([first])
+        return next((commit for commit in found if not commit.is_maintenance), None)
+
     # -- reading rows -----------------------------------------------------------------------------
 
     def _of(self, object_type: str, object_id: str | None = None) -> pa.Table:

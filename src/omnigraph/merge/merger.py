@@ -9,7 +9,8 @@
 3. All row conflicts of all tables are found before any rule is checked, and all rules before
    anything is written. A merge with conflicts leaves no trace.
 4. The commit is published only onto the head that was merged into. When only maintenance has moved
-   the target meanwhile, the merge is computed again; otherwise it is refused.
+   the target meanwhile, the merge is computed again; otherwise that counts as one of the `retries`
+   of the request, and without any it is refused.
 5. The commit has two parents even when it changes no row, so that merging the same source again
    has nothing to do.
 """
@@ -61,6 +62,7 @@ from omnigraph.write.stage.external_blobs import ExternalBlobs
 from omnigraph.write.stage.stored_rows import StoredRows
 
 ATTEMPTS_MAX: Final = 5
+_PAUSE_S: Final = 0.1
 
 
 class MergeKind(StrEnum):
@@ -69,6 +71,8 @@ class MergeKind(StrEnum):
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
     MERGED = "merged"
+    CONFLICTS = "conflicts"
+    """A dry run has found conflicts: a merge would be refused."""
 
 
 class SameBranchError(InvalidInputError):
@@ -99,6 +103,9 @@ class _Request:
     decisions: Decisions = field(default_factory=Decisions)
     dry_run: bool = False
     message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 0
+    """How often the merge is computed again when it lost a race on the target."""
     external_blob_bases: tuple[str, ...] = ()
     """Addresses below which external blobs may be read, when their rows are copied."""
     terms: CommitTerms | None = None
@@ -153,15 +160,21 @@ class MergeResult:
     """How many rows were settled, by rule."""
     engine: str = "local"
     """The engine that has compared and written rows."""
+    is_dry_run: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """Return the result as programs see it."""
-        return {
+        """Return the result as programs see it; a dry run says what would change and conflicts."""
+        shape: dict[str, object] = {
             "source": self.source,
             "target": self.target,
             "outcome": str(self.outcome),
             "actor_id": self.actor_id,
         }
+        if self.is_dry_run:
+            shape["dry_run"] = True
+            shape["counts"] = [each.to_json() for each in self.counts]
+            shape["merge_conflicts"] = [found.to_json() for found in self.conflicts]
+        return shape
 
 
 @dataclass(frozen=True)
@@ -339,11 +352,11 @@ class Merger:
         workers: MergeWorkers,
     ) -> MergeResult:
         """Compute and commit; compute again when only maintenance has moved the target."""
-        attempt = 1
+        attempt, retries = 1, request.retries
         while True:
             job = take_job()
             if job is None:
-                return _up_to_date(request)
+                return replace(_up_to_date(request), is_dry_run=request.dry_run)
             head = job.sides.target.commit_id
             try:
                 return self._run(job, workers)
@@ -351,8 +364,11 @@ class Merger:
                 if attempt >= ATTEMPTS_MAX or not self._only_maintenance_since(
                     head, request.target
                 ):
-                    member = f"graph_head:{request.target.branch}"
-                    raise ReadSetConflictError(member) from error
+                    if not retries:
+                        member = f"graph_head:{request.target.branch}"
+                        raise ReadSetConflictError(member) from error
+                    attempt, retries = 0, retries - 1
+                    self._repository.clock.sleep(self._repository.clock.jitter(0.0, _PAUSE_S))
             except BranchGoneError as error:
                 member = f"branch_identifier:{request.target.branch}"
                 raise ReadSetConflictError(member) from error
@@ -391,7 +407,8 @@ class Merger:
             )
             for work in plan.work.values()
         )
-        properties = {f"resolved by {rule}": str(rows) for rule, rows in plan.resolved.items()}
+        properties = dict(request.properties)
+        properties |= {f"resolved by {rule}": str(rows) for rule, rows in plan.resolved.items()}
         if request.terms is not None:
             if request.terms.merged_commit not in (None, job.merged_parent):
                 raise ReadSetConflictError(f"graph_head:{job.source_name}")
@@ -534,10 +551,11 @@ def _result(job: _Job, plan: _Plan, commit: GraphCommit | None = None) -> MergeR
     return MergeResult(
         source=job.source_name,
         target=str(job.into.branch),
-        outcome=job.outcome,
+        outcome=MergeKind.CONFLICTS if plan.conflicts else job.outcome,
         actor_id=job.request.actor_id,
         commit=commit,
         counts=tuple(TypeCounts(key, *each.counts) for key, each in sorted(work.items())),
         conflicts=Conflicts(plan.conflicts),
         resolved=dict(plan.resolved),
+        is_dry_run=job.request.dry_run,
     )

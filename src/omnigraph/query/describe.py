@@ -1,6 +1,7 @@
 """What an operation returns, reads and writes, as clients see it.
 
-Headers and kinds are those of the rows that come out: a node column is a string, its id.
+Headers and kinds are those of the rows that come out: a node column is a string, its id, and all
+properties under one alias are an object.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from omnigraph.query.plan.plan import (
     UpdateRows,
 )
 from omnigraph.query.plan.walk import walk_operators
-from omnigraph.records import JsonObject
+from omnigraph.records import Json, JsonObject
 from omnigraph.values import PropType
 
 
@@ -36,6 +37,20 @@ class ResultField:
     def as_json(self) -> JsonObject:
         """Return `{name, kind, item_kind?, vector_dim?, nullable}`."""
         return described(self.name, self.prop_type)
+
+
+@dataclass(frozen=True)
+class ResultObject:
+    """One column of the result whose values are objects."""
+
+    name: str
+    fields: tuple[ResultField, ...]
+    nullable: bool
+
+    def as_json(self) -> JsonObject:
+        """Return `{name, kind, fields, nullable}`."""
+        fields: list[Json] = [field.as_json() for field in self.fields]
+        return {"name": self.name, "kind": "object", "fields": fields, "nullable": self.nullable}
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class OperationDescriptor:
     `reads` and `writes` list nodes before edges, then by name.
     """
 
-    result: tuple[ResultField, ...]
+    result: tuple[ResultField | ResultObject, ...]
     reads: tuple[TouchedType, ...]
     writes: tuple[TouchedType, ...]
 
@@ -73,11 +88,21 @@ class OperationDescriptor:
 def describe_plan(plan: Plan) -> OperationDescriptor:
     """Describe a compiled query."""
     if isinstance(plan, ReadPlan):
-        result = tuple(ResultField(column.header, column.prop_type) for column in plan.columns)
-        return OperationDescriptor(result, _sorted(_read_types(plan)), ())
+        return OperationDescriptor(tuple(_fields(plan)), _sorted(_read_types(plan)), ())
     return OperationDescriptor(
         (), _sorted(_types(plan, _mutation_reads)), _sorted(_types(plan, _mutation_writes))
     )
+
+
+def _fields(plan: ReadPlan) -> Iterator[ResultField | ResultObject]:
+    fields = [ResultField(column.header, column.prop_type) for column in plan.columns]
+    position = 0
+    for each in plan.objects:
+        yield from fields[position : each.start]
+        parts = tuple(fields[each.start : each.stop])
+        yield ResultObject(each.header, parts, each.presence is not None)
+        position = each.stop
+    yield from fields[position:]
 
 
 def _sorted(touched: Iterator[TouchedType]) -> tuple[TouchedType, ...]:

@@ -199,4 +199,5 @@ def _is_existence_test(pipeline: tuple[Operator, ...]) -> bool:
     if len(pipeline) != 1 or not isinstance(pipeline[0], Expand):
         return False
     expand = pipeline[0]
-    return expand.min == 1 and expand.max == 1 and not expand.target_filters
+    has_one_step = expand.min == expand.max == 1 and expand.max_parameter is None
+    return has_one_step and not expand.target_filters

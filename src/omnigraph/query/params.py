@@ -31,7 +31,7 @@ import base64
 import datetime
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -44,7 +44,7 @@ from omnigraph.query.check.cast import INTEGER_RANGES, round_to_f32
 from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language import codes
 from omnigraph.query.language.tree import Parameter
-from omnigraph.query.plan.plan import Constant, ConstantValue
+from omnigraph.query.plan.plan import Constant, ConstantValue, EnumUse, PlanParameter
 from omnigraph.values import PropType, Scalar
 
 ParamScalar = str | int | float | bool
@@ -108,11 +108,13 @@ class ParamsError(InvalidInputError):
 # -- coercion -----------------------------------------------------------------------------------
 
 
-def coerce_params(parameters: Sequence[Parameter], given: object) -> Params:
+def coerce_params(
+    parameters: Sequence[Parameter], given: object, *, ignores_unknown: bool = False
+) -> Params:
     """Return a value for each declared parameter, or raise `ParamsError` with all that is wrong.
 
-    `given` is a decoded JSON object keyed by names without `$`; None means no parameters. Keys that
-    no parameter has are ignored.
+    `given` is a decoded JSON object keyed by names without `$`; None means no parameters. A key
+    that no parameter has is wrong too, unless `ignores_unknown`.
     """
     if given is None:
         given = {}
@@ -128,9 +130,62 @@ def coerce_params(parameters: Sequence[Parameter], given: object) -> Params:
             values[parameter.name] = _coerce_one(parameter, given, declared)
         except _RefusedError as refused:
             problems.append(refused.problem)
+    if not ignores_unknown:
+        # A misspelled name that the hint of a missing parameter names is one mistake, not two.
+        hinted = " ".join(problem.hint or "" for problem in problems)
+        problems += [
+            problem
+            for problem in unknown_params(parameters, given)
+            if f"'{problem.name}'" not in hinted
+        ]
     if problems:
         raise ParamsError(problems[:_PROBLEMS_MAX])
     return values
+
+
+def unknown_params(parameters: Sequence[Parameter], given: object) -> list[ParamProblem]:
+    """Return a problem for each value that is given for no declared parameter."""
+    if not isinstance(given, Mapping):
+        return []
+    declared = {parameter.name: None for parameter in parameters}
+    return [
+        _unknown(str(name), declared)
+        for name, value in given.items()
+        if name not in declared and not isinstance(value, Mapping)
+    ]
+
+
+def _unknown(name: str, declared: Iterable[str]) -> ParamProblem:
+    known = list(declared)
+    typo = nearest_name(name.removeprefix("$"), known)
+    if typo:
+        hint = f"did you mean '{typo}'?"
+    else:
+        hint = f"it declares {', '.join(known)}" if known else "it declares no parameter"
+    return param_problem(codes.PARAM_UNKNOWN, name, "the query declares no such parameter", hint)
+
+
+def require_enum_values(parameters: Sequence[PlanParameter], params: Params) -> None:
+    """Raise `ParamsError` unless parameters fit the enum properties that they are compared with."""
+    problems = [
+        problem
+        for parameter in parameters
+        for use in parameter.enums
+        for problem in _enum_problems(parameter.name, use, params[parameter.name].value)
+    ]
+    if problems:
+        raise ParamsError(problems[:_PROBLEMS_MAX])
+
+
+def _enum_problems(name: str, use: EnumUse, value: ConstantValue | None) -> Iterator[ParamProblem]:
+    items = value if isinstance(value, tuple) else (value,)
+    for item in items:
+        if item is None or item in use.values:
+            continue
+        typo = nearest_name(str(item), use.values)
+        what = f"'{_cut(str(item))}' is not a value of the enum property '{use.property}'"
+        hint = f"did you mean '{typo}'?" if typo else f"values: {', '.join(use.values)}"
+        yield param_problem(codes.PARAM_ENUM, name, what, hint)
 
 
 def _unknown_objects(given: Mapping[object, object], declared: set[str]) -> list[object]:
@@ -180,8 +235,13 @@ class _RefusedError(Exception):
         self.problem = problem
 
 
+def param_problem(code: str, name: str, what: str, hint: str | None = None) -> ParamProblem:
+    """Return what is wrong with one parameter."""
+    return ParamProblem(code, f"param '{name}': {what}", name, hint)
+
+
 def _refuse(code: str, name: str, what: str, hint: str | None = None) -> _RefusedError:
-    return _RefusedError(ParamProblem(code, f"param '{name}': {what}", name, hint))
+    return _RefusedError(param_problem(code, name, what, hint))
 
 
 def _coerce(name: str, prop_type: PropType, value: object) -> ConstantValue:

@@ -64,14 +64,15 @@ class QueryKindError(InvalidInputError):
 
     def _message(self) -> str:
         kind = "mutation" if self.is_mutation else "read"
-        return f"'{self.name}' is a {kind} — use {self._command}"
+        subject = f"'{self.name}'" if self.name else "the query"
+        return f"{subject} is a {kind} — use {self._command}"
 
     def _hint(self) -> str:
         return f"`{self._command}`"
 
     @property
     def _command(self) -> str:
-        return f"omnigraph {'mutate' if self.is_mutation else 'query'} {self.name}"
+        return f"omnigraph {'mutate' if self.is_mutation else 'query'} {self.name}".rstrip()
 
 
 def require_kind(query: QueryDecl, *, expect_mutation: bool | None) -> None:
@@ -82,7 +83,7 @@ def require_kind(query: QueryDecl, *, expect_mutation: bool | None) -> None:
 
 def listed(names: Iterable[str]) -> str:
     """Quote names in order, the first ones of many, for a message."""
-    known = sorted(set(names))
+    known = sorted(set(names) - {""})
     if not known:
         return "no query"
     shown = ", ".join(f"'{name}'" for name in known[:_NAMES_SHOWN_MAX])

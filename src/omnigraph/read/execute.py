@@ -12,7 +12,7 @@ from omnigraph.cache import BoundedCounter
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.query.bindings import Bindings
-from omnigraph.query.plan.plan import ReadPlan
+from omnigraph.query.plan.plan import OutputColumn, ReadPlan
 from omnigraph.read.access.column_cache import ColumnCache
 from omnigraph.read.access.path_chooser import STATES_MAX, PathChooser, TraversalSettings
 from omnigraph.read.access.table_reader import TableReader
@@ -22,7 +22,7 @@ from omnigraph.read.explain import explain_plan
 from omnigraph.read.limits import NO_LIMITS, Guard, Limits
 from omnigraph.read.planner import Statistics, arrange
 from omnigraph.read.profile import Profile
-from omnigraph.read.result import QueryResult, Target
+from omnigraph.read.result import QueryResult, ResultObject, Target
 from omnigraph.read.shapes.folded_aggregate import FoldedAggregate
 from omnigraph.read.shapes.rank_only import RankOnly
 from omnigraph.read.shapes.row_pipeline import RowPipeline
@@ -135,11 +135,32 @@ def _result(
     columns: list[pa.Array],
     elapsed_ms: float | None = None,
 ) -> QueryResult:
+    shown, arrays = _with_objects(plan, columns)
     return QueryResult(
         query_name=plan.name,
-        columns=plan.columns,
-        arrays=tuple(columns),
+        columns=shown,
+        arrays=arrays,
         target=request.target,
         graph_commit_id=request.snapshot.commit_id,
         elapsed_ms=elapsed_ms,
     )
+
+
+def _with_objects(
+    plan: ReadPlan, arrays: list[pa.Array]
+) -> tuple[tuple[OutputColumn | ResultObject, ...], tuple[pa.Array, ...]]:
+    """Put the columns that are fields of one object together."""
+    if not plan.objects:
+        return plan.columns, tuple(arrays)
+    shown: list[OutputColumn | ResultObject] = []
+    found: list[pa.Array] = []
+    position = 0
+    for each in plan.objects:
+        shown += plan.columns[position : each.start]
+        found += arrays[position : each.start]
+        one = ResultObject(each.header, plan.columns[each.start : each.stop])
+        absent = None if each.presence is None else arrays[each.presence].is_null()
+        shown.append(one)
+        found.append(one.array(arrays[each.start : each.stop], absent))
+        position = each.stop
+    return (*shown, *plan.columns[position:]), (*found, *arrays[position:])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from omnigraph.clock import Clock
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.compile import cached_queries
 from omnigraph.query.language.parse import QueryText
-from omnigraph.query.params import coerce_params
+from omnigraph.query.params import coerce_params, require_enum_values, unknown_params
+from omnigraph.query.plan.numbers import with_numbers
 from omnigraph.query.plan.plan import NearestRanking, ReadPlan
 from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.read.context import Embed
@@ -48,20 +51,30 @@ class Reader:
         params: object,
         target: Target,
         options: ReadOptions,
+        strict_params: bool = True,
     ) -> QueryResult:
-        """Answer one query of a text on one snapshot."""
+        """Answer one query of a text on one snapshot.
+
+        Without `strict_params` a parameter that the query does not declare is a warning of the
+        result.
+        """
         queries = cached_queries(text)
         query = select_query(queries.file, name)
         require_kind(query, expect_mutation=False)
         plan = queries.plan(query, snapshot.catalog)
         if not isinstance(plan, ReadPlan):
             raise QueryKindError(query.name, is_mutation=True)
-        bindings = Bindings(
-            coerce_params(query.parameters, params),
-            self._clock.now_us() // _MICROSECONDS_PER_MILLISECOND,
+        values = coerce_params(query.parameters, params, ignores_unknown=not strict_params)
+        require_enum_values(plan.parameters, values)
+        bindings = Bindings(values, self._clock.now_us() // _MICROSECONDS_PER_MILLISECOND)
+        request = ReadRequest(
+            with_numbers(plan, values), snapshot, bindings, target, options, self._embed
         )
-        request = ReadRequest(plan, snapshot, bindings, target, options, self._embed)
-        return self._executor.run(request)
+        found = self._executor.run(request)
+        if strict_params:
+            return found
+        unknown = unknown_params(query.parameters, params)
+        return replace(found, warnings=tuple(problem.message for problem in unknown))
 
 
 def _embed_with(embeddings: LazyEmbeddingClient, recorded: EmbeddingsTable | None) -> Embed:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.display import ROWS_SHOWN_MAX, Display, Displayed
@@ -16,7 +17,8 @@ from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import OperatorTrace
 from omnigraph.read.result_file import write_table
 from omnigraph.schema.values.to_json import to_json_values
-from omnigraph.values import PropType, Scalar
+from omnigraph.schema.values.to_python import to_python_values
+from omnigraph.values import PropType
 
 if TYPE_CHECKING:
     import networkx
@@ -71,6 +73,23 @@ class ResultColumn(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class ResultObject:
+    """A column whose values are objects: its header and the columns of the fields."""
+
+    header: str
+    fields: Sequence[ResultColumn]
+
+    def array(self, columns: Sequence[pa.Array], absent: pa.Array | None = None) -> pa.Array:
+        """Return the column; `absent` says which objects are null."""
+        plain = [
+            column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            for column in columns
+        ]
+        names = [field.header for field in self.fields]
+        return pa.StructArray.from_arrays(plain, names=names, mask=absent)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class QueryResult(Displayed):
     """Rows of one read.
@@ -83,7 +102,7 @@ class QueryResult(Displayed):
     """
 
     query_name: str
-    columns: tuple[ResultColumn, ...]
+    columns: tuple[ResultColumn | ResultObject, ...]
     arrays: tuple[pa.Array, ...]
     target: Target
     graph_commit_id: str
@@ -91,6 +110,8 @@ class QueryResult(Displayed):
     estimates: tuple[OperatorTrace, ...] = ()
     measured: tuple[OperatorTrace, ...] = ()
     elapsed_ms: float | None = None
+    warnings: tuple[str, ...] = ()
+    """Parameters that the query does not declare, when they were not refused."""
 
     @property
     def column_names(self) -> list[str]:
@@ -253,14 +274,14 @@ class QueryResult(Displayed):
     def json_rows(self) -> list[dict[str, object]]:
         """Return the rows as JSON objects, keys in the order of the headers."""
         columns = [
-            (column.header, to_json_values(array, column.prop_type))
+            (column.header, _json_values(array, column))
             for column, array in zip(self.columns, self.arrays, strict=True)
         ]
         return _row_dictionaries(columns, self.row_count)
 
     def envelope(self) -> dict[str, object]:
         """Return the whole answer as one JSON object."""
-        return {
+        shape: dict[str, object] = {
             "query_name": self.query_name,
             "target": self.target.as_json(),
             "row_count": self.row_count,
@@ -268,6 +289,7 @@ class QueryResult(Displayed):
             "rows": self.json_rows(),
             "graph_commit_id": self.graph_commit_id,
         }
+        return shape | {"warnings": list(self.warnings)} if self.warnings else shape
 
     # -- how it was answered --------------------------------------------------------------------
 
@@ -291,16 +313,40 @@ class QueryResult(Displayed):
 
 
 def _row_dictionaries(columns: list[tuple[str, list[Any]]], count: int) -> list[dict[str, Any]]:
-    headers = [header for header, _ in columns]
+    headers = tuple([header for header, _ in columns])
     if not headers:
         return [{} for _ in range(count)]
     rows = zip(*(values for _, values in columns), strict=True)
-    return [dict(zip(headers, row, strict=True)) for row in rows]
+    return [dict(zip(headers, row)) for row in rows]  # noqa: B905 - the rows are as wide
 
 
-def _python_values(array: pa.Array, column: ResultColumn) -> list[Any]:
+def _json_values(array: pa.Array, column: ResultColumn | ResultObject) -> list[Any]:
+    if isinstance(column, ResultObject):
+        return _objects(array, column, _json_values)
+    return to_json_values(array, column.prop_type)
+
+
+def _objects(
+    array: pa.Array,
+    column: ResultObject,
+    values: Callable[[pa.Array, ResultColumn], list[Any]],
+) -> list[dict[str, Any] | None]:
+    """Return objects of field values; null where the object is."""
+    fields = [
+        (field.header, values(array.field(index), field))
+        for index, field in enumerate(column.fields)
+    ]
+    found: list[dict[str, Any] | None] = [*_row_dictionaries(fields, len(array))]
+    for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+        found[row] = None
+    return found
+
+
+def _python_values(array: pa.Array, column: ResultColumn | ResultObject) -> list[Any]:
+    if isinstance(column, ResultObject):
+        return _objects(array, column, _python_values)
     try:
-        return _values_of_type(array, column)
+        return to_python_values(array, column.prop_type)
     except (OverflowError, ValueError):
         return [_python_value(array.slice(row, 1), column) for row in range(len(array))]
 
@@ -308,22 +354,9 @@ def _python_values(array: pa.Array, column: ResultColumn) -> list[Any]:
 def _python_value(value: pa.Array, column: ResultColumn) -> object:
     """Return one value; a day outside of Python's years as JSON has it."""
     try:
-        return _values_of_type(value, column)[0]
+        return to_python_values(value, column.prop_type)[0]
     except (OverflowError, ValueError):
         return to_json_values(value, column.prop_type)[0]
-
-
-def _values_of_type(array: pa.Array, column: ResultColumn) -> list[Any]:
-    if column.prop_type.scalar is not Scalar.DATETIME:
-        values: list[Any] = array.to_pylist()
-        return values
-    # Arrow's own 64-bit dates lose the time of day on their way to Python.
-    moment = pa.timestamp("ms", tz="UTC")
-    if column.prop_type.is_list:
-        lists: list[Any] = array.cast(pa.list_(pa.int64())).cast(pa.list_(moment)).to_pylist()
-        return lists
-    moments: list[Any] = array.cast(pa.int64()).cast(moment).to_pylist()
-    return moments
 
 
 def _with_moments(array: pa.Array) -> pa.Array:
@@ -333,6 +366,10 @@ def _with_moments(array: pa.Array) -> pa.Array:
         return array.cast(pa.int64()).cast(moment)
     if pa.types.is_list(array.type) and pa.types.is_date64(array.type.value_type):
         return array.cast(pa.list_(pa.int64())).cast(pa.list_(moment))
+    if pa.types.is_struct(array.type):
+        fields = [_with_moments(array.field(index)) for index in range(array.type.num_fields)]
+        names = [field.name for field in array.type]
+        return pa.StructArray.from_arrays(fields, names=names, mask=array.is_null())
     return array
 
 

@@ -96,7 +96,8 @@ class NodeType:
 
     `properties` is in name order. `indices` holds the tuples of `@index`, and the key's.
     `key` members are in the order in which composite ids spell them, which is that of their
-    `property_id`; the members of every other tuple are in name order.
+    `property_id`; the members of every other tuple are in name order. `declared_order` has the
+    names as the text has them, those of interfaces last; it is empty where no text is known.
     """
 
     name: str
@@ -111,6 +112,7 @@ class NodeType:
     annotations: tuple[Annotation, ...] = ()
     type_id: int | None = None
     table_incarnation_id: int | None = None
+    declared_order: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def table_key(self) -> TableKey:
@@ -130,7 +132,7 @@ class NodeType:
 
 @dataclass(frozen=True)
 class EdgeType:
-    """An edge type; `properties` is in name order."""
+    """An edge type; `properties` is in name order, `declared_order` as in `NodeType`."""
 
     name: str
     from_type: str
@@ -142,6 +144,7 @@ class EdgeType:
     annotations: tuple[Annotation, ...] = ()
     type_id: int | None = None
     table_incarnation_id: int | None = None
+    declared_order: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def table_key(self) -> TableKey:

@@ -92,7 +92,7 @@ def compile_schema(
     source = SourceText(text) if isinstance(text, str) else text
     shape = read_schema(source)
     ir = resolve_identities(shape, accepted=accepted, domain=domain, source=source)
-    return CompiledSchema(source, shape, ir, derive_catalog(ir))
+    return CompiledSchema(source, shape, ir, derive_catalog(ir, shape))
 
 
 def compile_stored(text: str, ir: SchemaIR) -> CompiledSchema:

@@ -32,6 +32,7 @@ class QueryRequest(msgspec.Struct):
     profile: bool = False
     timeout_ms: int | None = None
     max_rows: int | None = None
+    strict_params: bool = False
 
 
 class ReadRequest(msgspec.Struct):
@@ -53,6 +54,9 @@ class ChangeRequest(msgspec.Struct):
     query_name: str | None = None
     params: Any = None
     branch: str | None = None
+    message: str | None = None
+    properties: dict[str, str] | None = None
+    retries: int = 0
 
 
 class InvokeStoredQueryRequest(msgspec.Struct):
@@ -62,6 +66,10 @@ class InvokeStoredQueryRequest(msgspec.Struct):
     branch: str | None = None
     snapshot: str | None = None
     expect_mutation: bool | None = None
+    strict_params: bool = False
+    message: str | None = None
+    properties: dict[str, str] | None = None
+    retries: int = 0
 
 
 class SchemaApplyRequest(msgspec.Struct):
@@ -69,6 +77,8 @@ class SchemaApplyRequest(msgspec.Struct):
 
     schema_source: str
     allow_data_loss: bool = False
+    message: str | None = None
+    properties: dict[str, str] | None = None
 
 
 class IngestRequest(msgspec.Struct):
@@ -123,6 +133,8 @@ class BranchMergeRequest(msgspec.Struct):
     prefer: Literal["source", "target"] | None = None
     resolutions: list[dict[str, Any]] | None = None
     message: str | None = None
+    properties: dict[str, str] | None = None
+    retries: int = 0
 
 
 class BranchQuery(msgspec.Struct):
@@ -234,3 +246,6 @@ class RevertRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     branch: str | None = None
     prefer: Literal["source", "target"] | None = None
+    message: str | None = None
+    properties: dict[str, str] | None = None
+    retries: int = 0

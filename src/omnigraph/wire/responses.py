@@ -92,6 +92,7 @@ class ReadOutput(msgspec.Struct):
     plan: list[dict[str, Any]] | UnsetType = UNSET
     profile: list[dict[str, Any]] | UnsetType = UNSET
     elapsed_ms: float | UnsetType | None = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class LegacyReadOutput(msgspec.Struct):
@@ -102,6 +103,18 @@ class LegacyReadOutput(msgspec.Struct):
     row_count: int
     rows: list[dict[str, Any]]
     columns: list[str] | UnsetType = UNSET
+
+
+class ChangedRowsOutput(msgspec.Struct):
+    """What a mutation did to the rows of one type."""
+
+    entity_kind: Kind
+    type_name: str
+    inserted: int
+    updated: int
+    replaced: int
+    deleted: int
+    unchanged: int
 
 
 class ChangeOutput(msgspec.Struct):
@@ -116,6 +129,7 @@ class ChangeOutput(msgspec.Struct):
     affected_edges: int
     actor_id: str | None
     commit: CommitOutput | None
+    counts: list[ChangedRowsOutput] | UnsetType = UNSET
     durability: str | UnsetType = UNSET
 
 
@@ -256,7 +270,7 @@ class BranchMergeOutput(msgspec.Struct):
 
     source: str
     target: str
-    outcome: Literal["already_up_to_date", "fast_forward", "merged"]
+    outcome: Literal["already_up_to_date", "fast_forward", "merged", "conflicts"]
     actor_id: str | None
     branch_deleted: bool | UnsetType = UNSET
     branch_delete_error: str | UnsetType = UNSET
@@ -410,11 +424,12 @@ class MergeConflictOutput(msgspec.Struct):
 
 
 class KeyConflictOutput(msgspec.Struct):
-    """An id that is already there."""
+    """An id that is already there; `graph_commit_id` is the commit that wrote it, if known."""
 
     entity_kind: Kind
     type_name: str
     entity_id: str | UnsetType = UNSET
+    graph_commit_id: str | UnsetType | None = UNSET
 
 
 class DatasetVersionConflictOutput(msgspec.Struct):

@@ -113,6 +113,8 @@ class SchemaApply:
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> SchemaApplied:
         """Make a desired schema the accepted one, and rewrite stored rows where that is needed."""
         operation_id = self._repository.clock.ulid()
@@ -126,7 +128,14 @@ class SchemaApply:
                 planned.plan.raise_if_unsupported()
                 if not planned.plan.steps:
                     return SchemaApplied(planned.plan, False, state.version)
-                result = self._apply(planned, state, lock, operation_id, actor_id)
+                draft = CommitDraft.new(
+                    self._repository.clock,
+                    OPERATION,
+                    actor_id,
+                    message=message,
+                    properties=properties,
+                )
+                result = self._apply(planned, state, lock, operation_id, draft)
         return result
 
     @contextmanager
@@ -163,7 +172,7 @@ class SchemaApply:
         state: ManifestState,
         lock: BranchLock,
         operation_id: str,
-        actor_id: str | None,
+        draft: CommitDraft,
     ) -> SchemaApplied:
         tables = _tables(planned, state)
         steps = validated_steps(planned.plan)
@@ -176,7 +185,6 @@ class SchemaApply:
                 if key in checked
             },
         )
-        draft = CommitDraft.new(self._repository.clock, OPERATION, actor_id)
         reads = {key: state.entries[key] for key in checked}
         job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
         job = replace(job, schema=accepted_schema(planned.desired))

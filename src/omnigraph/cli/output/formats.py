@@ -81,7 +81,8 @@ def summary(result: Mapping[str, Any]) -> str:
     """
     target = result["target"]
     where = f"branch {target['branch']}" if target["branch"] else f"snapshot {target['snapshot']}"
-    return f"{result['row_count']} rows from {where} via {result['query_name']}"
+    name = f" via {result['query_name']}" if result["query_name"] else ""
+    return f"{result['row_count']} rows from {where}{name}"
 
 
 def cell_text(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,20 @@ if TYPE_CHECKING:
 
 _KEYWORDS: Final = (
     *("query", "match", "return", "order", "limit", "not", "optional"),
-    *("insert", "update", "delete", "set", "where", "count", "sum", "avg", "min", "max"),
+    *(
+        "insert",
+        "create",
+        "upsert",
+        "update",
+        "delete",
+        "set",
+        "where",
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+    ),
 )
 _HELP: Final = r"""\branch [NAME]   show the branches, or go to one
 \schema          show the schema
@@ -31,6 +45,8 @@ _HELP: Final = r"""\branch [NAME]   show the branches, or go to one
 
 
 _LOG_COMMITS: Final = 10
+_WHOLE: Final = re.compile(r"(?:\s|//[^\n]*(?:\n|$)|/\*.*?\*/)*(?:query|match)\b", re.DOTALL)
+"""How a text begins that is a whole query."""
 
 
 class ShellCommandError(InvalidInputError):
@@ -209,12 +225,12 @@ class ShellSession:
 
 
 def _named(text: str) -> str:
-    """Give a read or a change without a name one.
+    """Give a change without a name one; a read needs none.
 
-    >>> _named("match { $p: Person } return { $p.name }")
-    'query shell() { match { $p: Person } return { $p.name } }'
+    >>> _named('delete Person where name = "Ada"')
+    'query shell() { delete Person where name = "Ada" }'
     """
-    return text if text.lstrip().startswith("query") else f"query shell() {{ {text} }}"
+    return text if _WHOLE.match(text) else f"query shell() {{ {text} }}"
 
 
 def _as_hop(edge: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from omnigraph.query.check.cast import are_compatible, stored_number
+from omnigraph.query.check.enums import fits_enum
 from omnigraph.query.check.expr import constant_of, required_parameter
-from omnigraph.query.check.inline import is_in_enum
 from omnigraph.query.check.predicate import moment_hint
 from omnigraph.query.check.scope import Context
 from omnigraph.query.check.search import vector_constant
@@ -116,7 +116,7 @@ def _literal(context: Context, declared: Property, literal: Literal) -> Constant
             moment_hint(literal, prop_type),
         )
         return None
-    return stored if is_in_enum(context, declared.name, literal, stored, prop_type) else None
+    return stored if fits_enum(context, declared.name, prop_type, stored, literal) else None
 
 
 def _why(constant: Constant, prop_type: PropType) -> str:

@@ -45,6 +45,8 @@ TYPE_CODES: Final[dict[str, str]] = {
     "T114": "a text function is a clause, not a value",
     "T115": "an aggregate stands where none can",
     "T116": "a ranking is impossible: the variable is optional, or the direction is reversed",
+    "T117": "a limit, an offset or a bound of a hop needs a parameter of whole numbers",
+    "T118": "`$variable.*` has no property to return",
     "Q000": "the file does not parse",
     "L201": "no update of the file sets a nullable property of a type that it updates",
 }

@@ -10,11 +10,14 @@ from omnigraph.query.check.expr import (
     entity_id,
     parameter_of,
     property_of,
+    report_unknown_variable,
 )
 from omnigraph.query.check.scope import Context, Scope
 from omnigraph.query.check.search import check_ranking
 from omnigraph.query.language.tree import (
     AggregateCall,
+    AllProperties,
+    AllRows,
     Bm25,
     Column,
     Expr,
@@ -30,6 +33,7 @@ from omnigraph.query.language.tree import (
 from omnigraph.query.plan.plan import (
     NULLABLE_SCORE_TYPE,
     AggregateValue,
+    Constant,
     CurrentTime,
     EntityId,
     ParameterValue,
@@ -46,27 +50,65 @@ _ORDERED = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.DATE, Scalar.DATETIME})
 
 @dataclass(frozen=True, slots=True)
 class CheckedColumn:
-    """A column with its header; `value` is None after a reported problem."""
+    """A column with its header; `value` is None after a reported problem.
+
+    `object` is the header of the object that the column is a field of, as in `$c.* as crew`. Such
+    a column `tells_presence` if it is null only where its variable is.
+    """
 
     written: Column
     header: str
     value: Value | None
+    object: str | None = None
+    tells_presence: bool = False
 
 
 def check_columns(
     context: Context, scope: Scope, columns: tuple[Column, ...], *, has_limit: bool
 ) -> tuple[CheckedColumn, ...]:
     """Check all columns, and that an aggregate query groups by properties and variables (T9)."""
-    checked = tuple(
-        CheckedColumn(
-            column, header_of(column), _column_value(context, scope, column.expression, has_limit)
-        )
-        for column in columns
-    )
+    checked: list[CheckedColumn] = []
+    for column in columns:
+        if isinstance(column.expression, AllProperties):
+            checked += _every_property(context, scope, column, column.expression)
+        else:
+            value = _column_value(context, scope, column.expression, has_limit)
+            checked.append(CheckedColumn(column, header_of(column), value))
     if any(isinstance(column.expression, AggregateCall) for column in columns):
-        for column in checked:
-            _check_group_key(context, column)
-    return checked
+        for found in checked:
+            _check_group_key(context, found)
+    return tuple(checked)
+
+
+def _every_property(
+    context: Context, scope: Scope, column: Column, written: AllProperties
+) -> list[CheckedColumn]:
+    """Return a column for each property of a variable, in the order of the schema (T6, T118)."""
+    bound = scope.variables.get(written.variable)
+    if bound is None:
+        report_unknown_variable(context, scope, PropertyRef(written.variable, "*", written.span))
+    if bound is None or bound.entity is None:
+        return []
+    found: list[CheckedColumn] = []
+    for name in bound.declared_order:
+        declared = bound.properties[name]
+        if declared.prop_type.is_vector or declared.prop_type.scalar is Scalar.BLOB:
+            continue
+        reference = PropertyRef(written.variable, name, written.span)
+        single = Column(reference, None, column.span)
+        header = name if column.alias is not None else _plain_header(reference)
+        value = property_of(context, scope, reference)
+        tells_presence = bound.nullable and not declared.prop_type.nullable
+        found.append(CheckedColumn(single, header, value, column.alias, tells_presence))
+    if not found:
+        context.report.error(
+            "T118",
+            f"`${written.variable}.*` returns nothing: {bound.type_name} has no property but"
+            " vectors and Blobs",
+            written.span,
+            f"return `${written.variable}` alone to get the id" if bound.kind == "node" else None,
+        )
+    return found
 
 
 def header_of(column: Column) -> str:
@@ -74,7 +116,7 @@ def header_of(column: Column) -> str:
     return column.alias if column.alias is not None else _plain_header(column.expression)
 
 
-def _plain_header(expression: Expr) -> str:
+def _plain_header(expression: Expr | AllRows | AllProperties) -> str:
     if isinstance(expression, PropertyRef):
         return f"{expression.variable}.{expression.property}"
     if isinstance(expression, Variable | NameRef):
@@ -86,7 +128,8 @@ def _plain_header(expression: Expr) -> str:
     return _FIXED_HEADERS[type(expression)]
 
 
-_FIXED_HEADERS: dict[type[Expr], str] = {
+_FIXED_HEADERS: dict[type[Expr | AllRows | AllProperties], str] = {
+    AllRows: "count",
     Literal: "literal",
     Now: "now",
     Nearest: "nearest",
@@ -200,6 +243,8 @@ def _report_no_value(context: Context, expression: Expr) -> None:
 def _aggregate(
     context: Context, scope: Scope, call: AggregateCall, has_limit: bool
 ) -> AggregateValue | None:
+    if isinstance(call.argument, AllRows):
+        return AggregateValue("count", _any_row(scope), distinct=False, prop_type=_COUNT)
     argument = _plain_value(context, scope, call.argument, has_limit)
     if argument is None or not _is_readable(context, call.argument, argument):
         return None
@@ -213,6 +258,14 @@ def _aggregate(
         )
         return None
     return AggregateValue(call.function, argument, call.distinct, _result_type(call, argument))
+
+
+def _any_row(scope: Scope) -> Value:
+    """Return a value that no row lacks: a node that every row has can be counted without it."""
+    for bound in scope.variables.values():
+        if bound.kind == "node" and bound.entity is not None and not bound.nullable:
+            return entity_id(bound)
+    return Constant(True, PropType(Scalar.BOOL))
 
 
 _AGGREGATE_HINTS = {

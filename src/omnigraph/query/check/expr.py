@@ -137,11 +137,28 @@ def required_parameter(context: Context, variable: Variable) -> ParameterValue |
     return value
 
 
+def number_parameter(context: Context, variable: Variable, what: str) -> str | None:
+    """Return the name of a parameter that gives a whole number (T14, T117)."""
+    value = required_parameter(context, variable)
+    if value is None:
+        return None
+    prop_type = value.prop_type
+    if prop_type.is_plain_scalar and prop_type.scalar.is_integer:
+        return value.name
+    context.report.error(
+        "T117",
+        f"{what} is a whole number, and `${variable.name}` is {prop_type}",
+        variable.span,
+        f"declare it as `${variable.name}: I64`",
+    )
+    return None
+
+
 def property_of(context: Context, scope: Scope, reference: PropertyRef) -> PropertyValue | None:
     """Return a property of a variable (T6)."""
     bound = scope.variables.get(reference.variable)
     if bound is None:
-        _report_unbound_variable(context, scope, reference)
+        report_unknown_variable(context, scope, reference)
         return None
     if bound.entity is None:
         return None
@@ -155,7 +172,8 @@ def property_of(context: Context, scope: Scope, reference: PropertyRef) -> Prope
     return PropertyValue(bound.name, reference.property, prop_type)
 
 
-def _report_unbound_variable(context: Context, scope: Scope, reference: PropertyRef) -> None:
+def report_unknown_variable(context: Context, scope: Scope, reference: PropertyRef) -> None:
+    """Report a property of a variable that is not bound (T6)."""
     name = reference.variable
     if name == WILDCARD:
         hint: str | None = "name the variable to read its properties"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from omnigraph.query.check.expr import number_parameter
 from omnigraph.query.check.scope import WILDCARD, Bound, Context, Scope, suggestion
 from omnigraph.query.language.tree import Hop, Variable
 from omnigraph.query.plan.plan import Direction, Expand
@@ -51,8 +52,9 @@ class HopChecker:
             edge=edge.name,
             direction=direction,
             min=bounds[0],
-            max=bounds[1],
+            max=bounds[1] if isinstance(bounds[1], int) else bounds[0],
             edge_variable=edge_variable,
+            max_parameter=bounds[1] if isinstance(bounds[1], str) else None,
         )
 
     def _edge(self) -> EdgeType | None:
@@ -73,7 +75,8 @@ class HopChecker:
 
     # -- bounds ---------------------------------------------------------------------------------
 
-    def _bounds(self) -> tuple[int, int] | None:
+    def _bounds(self) -> tuple[int, int | str] | None:
+        """Return the bounds; the upper one may be the name of a parameter (T15, T117)."""
         if self.hop.bounds is None:
             return 1, 1
         low, high = self.hop.bounds
@@ -81,6 +84,9 @@ class HopChecker:
             problem, hint = "a hop takes at least one step", "the smallest bound is 1"
         elif high is None:
             problem, hint = "a hop needs an upper bound", f"write `{{{low},{low + 2}}}`"
+        elif isinstance(high, Variable):
+            name = number_parameter(self.context, high, "the bound of a hop")
+            return None if name is None else (low, name)
         elif high < low:
             problem, hint = f"the upper bound {high} is below the lower bound {low}", "swap them"
         else:

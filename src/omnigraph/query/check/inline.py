@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.query.check.cast import are_compatible, constant_cast_to, item_type
+from omnigraph.query.check.enums import fits_enum
 from omnigraph.query.check.expr import constant_of, required_parameter
 from omnigraph.query.check.predicate import moment_hint
 from omnigraph.query.check.scope import Bound, Context, suggestion
@@ -39,7 +40,7 @@ def check_inline_property(
         return None
     element = item_type(prop_type) if prop_type.is_list else prop_type.with_nullable(False)
     value = _inline_value(context, item, element)
-    if value is None:
+    if value is None or not fits_enum(context, item.name, prop_type, value, item.value):
         return None
     if isinstance(value, Constant):
         value = constant_cast_to(value, element)
@@ -106,22 +107,7 @@ def _inline_literal(
             moment_hint(literal, element),
         )
         return None
-    return constant if is_in_enum(context, name, literal, constant, element) else None
-
-
-def is_in_enum(
-    context: Context, name: str, literal: Literal, constant: Constant, prop_type: PropType
-) -> bool:
-    """Check a literal against the values of an enum property (T3)."""
-    if prop_type.enum_values is None or constant.value in prop_type.enum_values:
-        return True
-    context.report.error(
-        "T3",
-        f"'{constant.value}' is not a value of the enum property '{name}'",
-        literal.span,
-        suggestion(str(constant.value), prop_type.enum_values, what="values"),
-    )
-    return False
+    return constant
 
 
 def _inline_parameter(

@@ -12,6 +12,7 @@ from omnigraph.query.check.predicate import ConditionChecker
 from omnigraph.query.check.scope import Context, suggestion
 from omnigraph.query.language.tree import (
     Assignment,
+    Create,
     Delete,
     Expr,
     Insert,
@@ -59,7 +60,7 @@ def check_statement(context: Context, statement: Statement) -> PlannedStatement 
     if entity is None:
         return None
     checker = _StatementChecker(context, entity)
-    if isinstance(statement, Insert):
+    if isinstance(statement, Insert | Create):
         return checker.insert(statement)
     if isinstance(statement, Upsert):
         return checker.upsert(statement)
@@ -91,7 +92,7 @@ class _StatementChecker:
 
     # -- statements -----------------------------------------------------------------------------
 
-    def insert(self, statement: Insert) -> InsertNode | InsertEdge | None:
+    def insert(self, statement: Insert | Create) -> InsertNode | InsertEdge | None:
         problems = len(self.context.report.found)
         given = self._assignments(statement.assignments, ends_allowed=True)
         names = {assignment.name for assignment in statement.assignments}
@@ -102,7 +103,14 @@ class _StatementChecker:
             return None
         defaults = self._defaults(names)
         if isinstance(self.entity, NodeType):
-            return InsertNode(self.entity.name, self.entity.key, given, defaults, embeds)
+            return InsertNode(
+                type_name=self.entity.name,
+                key=self.entity.key,
+                assignments=given,
+                defaults=defaults,
+                embeds=embeds,
+                must_be_new=isinstance(statement, Create) and bool(self.entity.key),
+            )
         return InsertEdge(
             type_name=self.entity.name,
             from_type=self.entity.from_type,
@@ -244,14 +252,18 @@ class _StatementChecker:
         sources = {name: embed.source for name, embed in self.entity.embed_sources.items()}
         return [name for name in missing if sources.get(name) not in missing]
 
-    def _check_required(self, statement: Insert, names: set[str], embeds: tuple[str, ...]) -> None:
+    def _check_required(
+        self, statement: Insert | Create, names: set[str], embeds: tuple[str, ...]
+    ) -> None:
         missing = self._missing(names, embeds)
         if self.kind == "edge":
             missing = [end for end in ENDS if end not in names] + missing
         if missing:
             self._report_missing(statement, missing, "required properties")
 
-    def _report_missing(self, statement: Insert | Upsert, missing: list[str], what: str) -> None:
+    def _report_missing(
+        self, statement: Insert | Create | Upsert, missing: list[str], what: str
+    ) -> None:
         shown = ", ".join(f"'{name}'" for name in missing)
         self.context.report.error(
             "T12",
@@ -268,7 +280,7 @@ class _StatementChecker:
         )
         return tuple(value for value in found if value is not None)
 
-    def _ends(self, statement: Insert) -> dict[End, Constant | ParameterValue]:
+    def _ends(self, statement: Insert | Create) -> dict[End, Constant | ParameterValue]:
         found: dict[End, Constant | ParameterValue] = {}
         for assignment in statement.assignments:
             for end in ENDS if self.kind == "edge" else ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from omnigraph.query.check.columns import CheckedColumn, report_rrf_without_limit
 from omnigraph.query.check.expr import entity_id, property_of, report_unbound
@@ -22,22 +21,18 @@ from omnigraph.query.language.tree import (
     TextCall,
     Variable,
 )
+from omnigraph.query.plan.numbers import candidates_of
 from omnigraph.query.plan.plan import (
     SCORE_TYPE,
     AggregateValue,
     NearestRanking,
     Ranking,
     ResultColumn,
-    RrfRanking,
     Score,
     SortKey,
     Value,
 )
 from omnigraph.values import Scalar
-
-RRF_DEPTH_FACTOR: Final = 4
-RRF_DEPTH_MIN: Final = 100
-"""An arm of a fused ranking ranks `RRF_DEPTH_FACTOR` times the limit, at least this many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +102,12 @@ class OrderChecker:
         """Find a column by its header; of several with the same, the last wins, as in JSON rows."""
         for index in range(len(self.columns) - 1, -1, -1):
             column = self.columns[index]
-            if column.header == name.name:
+            if column.object is None and column.header == name.name:
                 return self._column_key(index, column)
-        headers = [column.header for column in self.columns if "." not in column.header]
+            if column.object == name.name:
+                self._report_object(name)
+                return None
+        headers = [c.header for c in self.columns if "." not in c.header and c.object is None]
         self.context.report.error(
             "T106",
             f"no returned column is called '{name.name}'",
@@ -129,9 +127,11 @@ class OrderChecker:
         if value is None or not self._sorts_result:
             return value
         for index, column in enumerate(self.columns):
-            if column.value == value and column.written.alias is None:
+            is_alone = column.written.alias is None and column.object is None
+            if column.value == value and is_alone:
                 return self._column_key(index, column)
-        alias = next((c.header for c in self.columns if c.value == value), None)
+        alone = (c for c in self.columns if c.object is None)
+        alias = next((c.header for c in alone if c.value == value), None)
         self._report_not_returned(reference, alias)
         return None
 
@@ -221,14 +221,11 @@ class OrderChecker:
                 )
 
     def _candidates(self, ranking: Ranking | None) -> int | None:
-        if self.body.limit is None:
+        """Return how many nodes are ranked; with a parameter that is known with the request."""
+        limit, offset = self.body.limit, self.body.offset
+        if isinstance(limit, Variable) or isinstance(offset, Variable):
             return None
-        wanted = self.body.limit + (self.body.offset or 0)
-        if isinstance(ranking, NearestRanking):
-            return wanted
-        if isinstance(ranking, RrfRanking):
-            return max(wanted * RRF_DEPTH_FACTOR, RRF_DEPTH_MIN)
-        return None
+        return candidates_of(ranking, limit, offset)
 
     # -- total order ----------------------------------------------------------------------------
 
@@ -265,6 +262,10 @@ class OrderChecker:
         written = self.context.report.text(expression.span)
         message = f"`{written}` is a Blob and cannot be ordered by"
         self.context.report.error("T24", message, expression.span)
+
+    def _report_object(self, name: NameRef) -> None:
+        message = f"`{name.name}` is an object and has no order"
+        self.context.report.error("T112", message, name.span, "order by one of its properties")
 
     def _report_no_key(self, expression: Expr) -> None:
         written = self.context.report.text(expression.span)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.query.check.cast import are_compatible, choices_cast_to, constant_cast_to, item_type
+from omnigraph.query.check.enums import operands_fit_enum
 from omnigraph.query.check.scope import Context
 from omnigraph.query.date_literals import parse_moments
 from omnigraph.query.language.tree import (
@@ -107,6 +108,8 @@ class ConditionChecker:
         if not are_compatible(left.prop_type, right.prop_type):
             self._mismatch("compare {} with {}", (written.left, left), (written.right, right))
             return None
+        if not operands_fit_enum(self.context, (left, written.left), (right, written.right)):
+            return None
         if isinstance(left, Constant) and _is_column(right):
             left = constant_cast_to(left, right.prop_type)
         elif isinstance(right, Constant) and _is_column(left):
@@ -137,6 +140,8 @@ class ConditionChecker:
         if not are_compatible(element, item.prop_type):
             self._mismatch("look into {} for {}", (items_written, items), (item_written, item))
             return None
+        if not operands_fit_enum(self.context, (items, items_written), (item, item_written)):
+            return None
         if isinstance(item, Constant) and _is_column(items):
             item = constant_cast_to(item, element)
         elif isinstance(items, Constant) and _is_column(item):
@@ -166,9 +171,14 @@ class ConditionChecker:
                 "use `=` to compare with one value",
             )
             return None
-        if not isinstance(choices, Constant | ParameterValue):
-            found = self._list_contains(written.choices, choices, written.operand, operand)
-            return Not(found) if found is not None and written.negated else found
+        if isinstance(choices, Constant | ParameterValue):
+            return self._in_list(written, operand, choices)
+        found = self._list_contains(written.choices, choices, written.operand, operand)
+        return Not(found) if found is not None and written.negated else found
+
+    def _in_list(
+        self, written: Membership, operand: Value, choices: Constant | ParameterValue
+    ) -> Predicate | None:
         if not self._is_single(operand, written.operand):
             return None
         is_empty = isinstance(choices, Constant) and choices.value == ()
@@ -176,6 +186,10 @@ class ConditionChecker:
             self._mismatch(
                 "look into {} for {}", (written.choices, choices), (written.operand, operand)
             )
+            return None
+        if not operands_fit_enum(
+            self.context, (operand, written.operand), (choices, written.choices)
+        ):
             return None
         if isinstance(choices, Constant) and _is_column(operand):
             choices = choices_cast_to(choices, operand.prop_type)

@@ -6,17 +6,21 @@ what uses it is not reported again.
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from omnigraph.query.check.checked import CheckedRead
 from omnigraph.query.check.columns import CheckedColumn, check_columns
+from omnigraph.query.check.expr import number_parameter
 from omnigraph.query.check.match import check_block
 from omnigraph.query.check.mutation import check_statement
 from omnigraph.query.check.order import OrderChecker
 from omnigraph.query.check.scope import Context, Reporter, Scope
-from omnigraph.query.language.tree import QueryDecl, ReadBody, Statement
+from omnigraph.query.language.tree import QueryDecl, ReadBody, Statement, Variable
 from omnigraph.query.plan.plan import (
     SCORE_TYPE,
     BoundVariable,
     MutationPlan,
+    ObjectColumn,
     OutputColumn,
     PlanParameter,
     Ranking,
@@ -40,38 +44,43 @@ def check_query(
     context = Context(
         catalog,
         {parameter.name: parameter for parameter in query.parameters},
-        Reporter(source, f"query '{query.name}'"),
+        Reporter(source, f"query '{query.name}'" if query.name else "the query"),
     )
-    parameters = tuple(PlanParameter(p.name, p.prop_type) for p in query.parameters)
     checked: CheckedQuery | None
     if isinstance(query.body, ReadBody):
-        checked = _check_read(context, query.name, parameters, query.body)
+        checked = _check_read(context, query.name, query.body)
     else:
-        checked = _check_mutation(context, query.name, parameters, query.body)
+        checked = _check_mutation(context, query.name, query.body)
     found = tuple(context.report.found)
     return (None if found else checked), found
 
 
-def _check_mutation(
-    context: Context,
-    name: str,
-    parameters: tuple[PlanParameter, ...],
-    statements: tuple[Statement, ...],
-) -> MutationPlan:
+def _parameters(context: Context) -> tuple[PlanParameter, ...]:
+    """Return the declared parameters, with what the checks have found out about them."""
+    return tuple(
+        PlanParameter(
+            name, declared.prop_type, tuple(dict.fromkeys(context.enum_uses.get(name, ())))
+        )
+        for name, declared in context.parameters.items()
+    )
+
+
+def _check_mutation(context: Context, name: str, statements: tuple[Statement, ...]) -> MutationPlan:
     checked = [check_statement(context, statement) for statement in statements]
-    return MutationPlan(name, parameters, tuple(s for s in checked if s is not None))
+    planned = tuple(statement for statement in checked if statement is not None)
+    return MutationPlan(name, _parameters(context), planned)
 
 
-def _check_read(
-    context: Context, name: str, parameters: tuple[PlanParameter, ...], body: ReadBody
-) -> CheckedRead:
+def _check_read(context: Context, name: str, body: ReadBody) -> CheckedRead:
     scope = Scope()
     block = check_block(context, scope, body.clauses)
     columns = check_columns(context, scope, body.columns, has_limit=body.limit is not None)
     order = OrderChecker(context, scope, body, columns).check()
+    limit, limit_parameter = _number(context, body.limit, "a limit")
+    offset, offset_parameter = _number(context, body.offset, "an offset")
     plan = ReadPlan(
         name=name,
-        parameters=parameters,
+        parameters=_parameters(context),
         pipeline=(),
         variables=_variables(scope),
         columns=_output_columns(columns, order.ranking),
@@ -79,10 +88,39 @@ def _check_read(
         candidates=order.candidates,
         distinct=body.distinct,
         order=order.keys,
-        limit=body.limit,
-        offset=body.offset,
+        limit=limit,
+        offset=offset,
+        limit_parameter=limit_parameter,
+        offset_parameter=offset_parameter,
+        objects=_objects(columns),
     )
     return CheckedRead(plan, block)
+
+
+def _number(
+    context: Context, written: int | Variable | None, what: str
+) -> tuple[int | None, str | None]:
+    """Return a number, or the parameter that gives it."""
+    if isinstance(written, Variable):
+        return None, number_parameter(context, written, what)
+    return written, None
+
+
+def _objects(columns: tuple[CheckedColumn, ...]) -> tuple[ObjectColumn, ...]:
+    """Return the objects whose fields neighbouring columns are."""
+    found: list[ObjectColumn] = []
+    for place, run in groupby(range(len(columns)), key=lambda index: _place_of(columns[index])):
+        if place is None:
+            continue
+        fields = list(run)
+        presence = next((index for index in fields if columns[index].tells_presence), None)
+        found.append(ObjectColumn(place[0], fields[0], fields[-1] + 1, presence))
+    return tuple(found)
+
+
+def _place_of(column: CheckedColumn) -> tuple[str, int] | None:
+    """Return the header of the object around a column and where it was written."""
+    return None if column.object is None else (column.object, column.written.span.start)
 
 
 def _variables(scope: Scope) -> tuple[BoundVariable, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from omnigraph.names import nearest_name
 from omnigraph.query.language.tree import Parameter
-from omnigraph.query.plan.plan import EntityKind
+from omnigraph.query.plan.plan import EntityKind, EnumUse
 from omnigraph.schema.catalog import Catalog, EntityType, Property
 from omnigraph.syntax import Diagnostic, Phase, SourceText, Span
 
@@ -46,6 +46,8 @@ class Context:
     catalog: Catalog
     parameters: Mapping[str, Parameter]
     report: Reporter
+    enum_uses: dict[str, list[EnumUse]] = field(default_factory=dict)
+    """The enum properties that parameters are compared with, by the name of the parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,12 @@ class Bound:
     def properties(self) -> Mapping[str, Property]:
         """The properties of the type, empty when it is not known."""
         return self.entity.properties if self.entity else _NOTHING
+
+    @property
+    def declared_order(self) -> tuple[str, ...]:
+        """The names of the properties in the order of the schema's text."""
+        order = self.entity.declared_order if self.entity else ()
+        return order or tuple(self.properties)
 
 
 @dataclass

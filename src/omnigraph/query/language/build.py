@@ -16,6 +16,8 @@ from omnigraph.names import nearest_name
 from omnigraph.query.language import codes
 from omnigraph.query.language.tree import (
     AggregateCall,
+    AllProperties,
+    AllRows,
     Assignment,
     Binding,
     Bm25,
@@ -23,6 +25,7 @@ from omnigraph.query.language.tree import (
     Clause,
     Column,
     Comparison,
+    Create,
     Delete,
     Either,
     Filter,
@@ -205,6 +208,11 @@ class _Builder(TreeBuilder[Token, Any]):
     def start(self, queries: list[Draft]) -> list[Draft]:
         return queries
 
+    def nameless(self, parts: list[ReadBody]) -> list[Draft]:
+        # Its place is the start of the text: a read has no span of its own.
+        place = Span(0, 0)
+        return [Draft(QueryDecl("", (), None, None, parts[0], place, place), (), ())]
+
     def query(self, parts: list[Any]) -> Draft:
         _, name, _, parameters, _, annotations, _, body, close = parts
         texts: dict[str, str] = {}
@@ -258,8 +266,8 @@ class _Builder(TreeBuilder[Token, Any]):
             columns=columns,
             distinct=distinct is not None,
             order=order or (),
-            limit=None if limit is None else read_integer(limit),
-            offset=None if offset is None else read_integer(offset),
+            limit=None if limit is None else _number(limit),
+            offset=None if offset is None else _number(offset),
         )
 
     def clauses(self, clauses: list[Clause]) -> tuple[Clause, ...]:
@@ -300,9 +308,9 @@ class _Builder(TreeBuilder[Token, Any]):
         source, edge_variable, _, edge, bounds, target = parts
         return _hop(source, edge_variable, edge, bounds, target)
 
-    def bounds(self, parts: list[Any]) -> tuple[int, int | None]:
+    def bounds(self, parts: list[Any]) -> tuple[int, int | Variable | None]:
         lowest, highest = parts[1], parts[3]
-        return read_integer(lowest), None if highest is None else read_integer(highest)
+        return read_integer(lowest), None if highest is None else _number(highest)
 
     def columns(self, columns: list[Column]) -> tuple[Column, ...]:
         return tuple(columns)
@@ -313,6 +321,14 @@ class _Builder(TreeBuilder[Token, Any]):
             expression,
             None if alias is None else str(alias),
             _cover(expression, alias or expression),
+        )
+
+    def every_property(self, parts: list[Any]) -> Column:
+        variable, _, star, _, alias = parts
+        return Column(
+            AllProperties(variable[1:], _cover(variable, star)),
+            None if alias is None else str(alias),
+            _cover(variable, alias or star),
         )
 
     def order(self, parts: list[Any]) -> tuple[OrderKey, ...]:
@@ -411,6 +427,11 @@ class _Builder(TreeBuilder[Token, Any]):
         function, _, name, close = parts
         return self.aggregate([function, None, self.name_ref([name]), close])
 
+    def count_rows(self, parts: list[Token]) -> AggregateCall:
+        function, _, star, close = parts
+        rows = AllRows(_cover(star, star))
+        return AggregateCall("count", rows, False, _cover(function, close))
+
     # literals
 
     def boolean(self, parts: list[Token]) -> Literal:
@@ -438,6 +459,10 @@ class _Builder(TreeBuilder[Token, Any]):
     def insert(self, parts: list[Any]) -> Insert:
         _, type_name, _, fields, close = parts
         return Insert(str(type_name), fields, _cover(parts[0], close), _cover(type_name, type_name))
+
+    def create(self, parts: list[Any]) -> Create:
+        _, type_name, _, fields, close = parts
+        return Create(str(type_name), fields, _cover(parts[0], close), _cover(type_name, type_name))
 
     def upsert(self, parts: list[Any]) -> Upsert:
         _, type_name, _, fields, close = parts
@@ -489,6 +514,10 @@ def _repeated_parameters(drafts: tuple[_ParameterDraft, ...]) -> list[Problem]:
     return found
 
 
+def _number(token: Token) -> int | Variable:
+    return _variable(token) if token[0] == "$" else read_integer(token)
+
+
 def _variable(token: Token) -> Variable:
     return Variable(token[1:], _cover(token, token))
 
@@ -497,7 +526,7 @@ def _hop(
     source: Token,
     edge_variable: Token | None,
     edge: Token,
-    bounds: tuple[int, int | None] | None,
+    bounds: tuple[int, int | Variable | None] | None,
     target: Token,
 ) -> Hop:
     return Hop(

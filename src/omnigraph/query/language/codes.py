@@ -43,6 +43,8 @@ PARAM_RANGE: Final = "P105"
 PARAM_MOMENT: Final = "P106"
 PARAM_LENGTH: Final = "P107"
 PARAM_OBJECT: Final = "P108"
+PARAM_UNKNOWN: Final = "P109"
+PARAM_ENUM: Final = "P110"
 
 REGISTRY_KEY_UNKNOWN: Final = "R101"
 REGISTRY_KEY_REPEATED: Final = "R102"
@@ -81,6 +83,8 @@ QUERY_CODES: Final[dict[str, str]] = {
     PARAM_MOMENT: "a Date or DateTime cannot be read",
     PARAM_LENGTH: "a vector has the wrong number of elements",
     PARAM_OBJECT: "a JSON object is given as a parameter value",
+    PARAM_UNKNOWN: "a parameter is given that the query does not declare",
+    PARAM_ENUM: "a parameter is compared with an enum property and is none of its values",
     REGISTRY_KEY_UNKNOWN: "a registry key names no query of its file",
     REGISTRY_KEY_REPEATED: "two registry entries have the same key",
     QUERY_REPEATED: "the file of a registered query has two queries of that name",

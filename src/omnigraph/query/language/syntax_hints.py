@@ -81,7 +81,7 @@ MISTAKES: Final = (
     _row(
         codes.EMPTY,
         "`{act}` needs at least one `property: value`",
-        before=r"\b(?P<act>insert|upsert|set)(?: [A-Z]\w*)? ?\{ ?",
+        before=r"\b(?P<act>insert|create|upsert|set)(?: [A-Z]\w*)? ?\{ ?",
         found=r"\}",
     ),
     _row(
@@ -126,11 +126,9 @@ MISTAKES: Final = (
     _row(
         codes.FOREIGN,
         "unexpected '*'",
-        "count rows with a variable, as in `count($c)`",
-        before=r"\bcount ?\( ?",
+        "all properties of a variable are `$c.*`, and `count(*)` counts rows",
         found=r"\*",
     ),
-    _row(codes.FOREIGN, "unexpected '*'", "name the columns one by one", found=r"\*"),
     _row(
         codes.FOREIGN,
         "unexpected '{word}'",
@@ -318,7 +316,7 @@ MISTAKES: Final = (
         codes.PART_ORDER,
         "`order` stands in front of `limit`",
         "move it there",
-        before=r"\blimit [0-9]+(?: offset [0-9]+)? ",
+        before=r"\blimit (?:[0-9]+|\$\w+)(?: offset (?:[0-9]+|\$\w+))? ",
         found=r"order\b",
     ),
     _row(
@@ -332,7 +330,7 @@ MISTAKES: Final = (
         codes.PART_ORDER,
         "a query reads or writes, not both",
         "write two queries",
-        found=r"(?:insert|upsert|update|delete) [A-Z]",
+        found=r"(?:insert|create|upsert|update|delete) [A-Z]",
         expecting="`limit`",
     ),
     _row(

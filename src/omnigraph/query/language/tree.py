@@ -103,11 +103,26 @@ class Rrf:
 
 
 @dataclass(frozen=True)
+class AllRows:
+    """The `*` of `count(*)`: every row, whatever it holds."""
+
+    span: Span
+
+
+@dataclass(frozen=True)
+class AllProperties:
+    """`$variable.*` as a returned column: every property that is neither vector nor Blob."""
+
+    variable: str
+    span: Span
+
+
+@dataclass(frozen=True)
 class AggregateCall:
-    """One of `count(x)`, `count(distinct x)`, `sum(x)`, `avg(x)`, `min(x)`, `max(x)`."""
+    """`count(x)`, `sum(x)`, `avg(x)`, `min(x)`, `max(x)`, `count(distinct x)` or `count(*)`."""
 
     function: Aggregate
-    argument: Expr
+    argument: Expr | AllRows
     distinct: bool
     span: Span
 
@@ -212,7 +227,8 @@ class Binding:
 class Hop:
     """`$source $edge_variable:edge{min,max} $target`; `undirected` for `<edge>`.
 
-    `bounds` is None without braces; an open upper bound is a None maximum.
+    `bounds` is None without braces; an open upper bound is a None maximum. The maximum may be a
+    parameter.
     """
 
     source: Variable
@@ -220,7 +236,7 @@ class Hop:
     edge: str
     edge_span: Span
     undirected: bool
-    bounds: tuple[int, int | None] | None
+    bounds: tuple[int, int | Variable | None] | None
     target: Variable
     span: Span
 
@@ -257,9 +273,9 @@ Clause = Binding | Hop | Filter | TextCall | NotBlock | OptionalBlock
 
 @dataclass(frozen=True)
 class Column:
-    """One returned column."""
+    """One returned column; `AllProperties` without an alias stands for several."""
 
-    expression: Expr
+    expression: Expr | AllProperties
     alias: str | None
     span: Span
 
@@ -275,14 +291,14 @@ class OrderKey:
 
 @dataclass(frozen=True)
 class ReadBody:
-    """`match { … } return { … } order { … } limit n offset m`."""
+    """`match { … } return { … } order { … } limit n offset m`; the numbers may be parameters."""
 
     clauses: tuple[Clause, ...]
     columns: tuple[Column, ...]
     distinct: bool
     order: tuple[OrderKey, ...]
-    limit: int | None
-    offset: int | None
+    limit: int | Variable | None
+    offset: int | Variable | None
 
 
 @dataclass(frozen=True)
@@ -297,6 +313,16 @@ class Assignment:
 @dataclass(frozen=True)
 class Insert:
     """`insert Type { … }`: with a key, replaces the whole row."""
+
+    type_name: str
+    assignments: tuple[Assignment, ...]
+    span: Span
+    type_span: Span
+
+
+@dataclass(frozen=True)
+class Create:
+    """`create Type { … }`: as `insert`, but a row of the same key is an error."""
 
     type_name: str
     assignments: tuple[Assignment, ...]
@@ -335,7 +361,7 @@ class Delete:
     type_span: Span
 
 
-Statement = Insert | Upsert | Update | Delete
+Statement = Insert | Create | Upsert | Update | Delete
 
 
 # -- declarations -------------------------------------------------------------------------------
@@ -352,7 +378,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class QueryDecl:
-    """`query name(params) @description("…") { … }`. A mutation's body is a tuple of statements."""
+    """`query name(params) @description("…") { … }`. A mutation's body is a tuple of statements.
+
+    A read that stands alone in its text has the name "".
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -366,6 +395,11 @@ class QueryDecl:
     def is_mutation(self) -> bool:
         """Whether the query writes."""
         return isinstance(self.body, tuple)
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The statements of a mutation; a read has none."""
+        return self.body if isinstance(self.body, tuple) else ()
 
 
 @dataclass(frozen=True)

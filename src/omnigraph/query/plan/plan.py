@@ -361,7 +361,8 @@ class Expand:
     """Per row, the nodes reached from `source` over `edge` in `min`..`max` hops (breadth first).
 
     Each node comes once per row; with an `edge_variable` (single hop only) once per edge record.
-    `max` is at most 1 for an edge between different types; then `min > 1` reaches nothing.
+    `max` is at most 1 for an edge between different types; then `min > 1` reaches nothing. With a
+    `max_parameter` it is not known yet: see `omnigraph.query.plan.numbers`.
 
     Distances are shortest ones, counted from the written source of the hop, and a self-loop may be
     the last step. With `min > 1` it therefore matters which end can have that loop: when
@@ -381,6 +382,7 @@ class Expand:
     edge_variable: str | None = None
     edge_properties: tuple[str, ...] = ()
     is_reversed: bool = False
+    max_parameter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,11 +425,20 @@ Operator = NodeScan | Expand | Filter | AntiJoin | OptionalMatch
 
 
 @dataclass(frozen=True, slots=True)
+class EnumUse:
+    """An enum property that a parameter is compared with."""
+
+    property: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlanParameter:
-    """A declared parameter."""
+    """A declared parameter, and the enum properties that it is compared with."""
 
     name: str
     prop_type: PropType
+    enums: tuple[EnumUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,6 +465,20 @@ class OutputColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectColumn:
+    """Neighbouring columns of the result that are one object for the reader: `$c.* as crew`.
+
+    `start` and `stop` are positions in `ReadPlan.columns`; the headers of these columns are the
+    names of the fields. The object is null where the field at `presence` is, if there is one.
+    """
+
+    header: str
+    start: int
+    stop: int
+    presence: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SortKey:
     """A key of the total order; null is the smallest value. `implicit` keys were not written."""
 
@@ -477,6 +502,8 @@ class ReadPlan:
       table: the keys are `ResultColumn`s, ending with the grouping keys, or with all columns of a
       distinct result, in return order. Lists compare element by element. It is empty when the
       query has neither `order` nor `limit` nor `offset`: any order will do.
+    - `limit` and `offset` are None while a parameter names them (`omnigraph.query.plan.numbers`).
+    - `objects` only matter to whoever shows the result: everything above works on single columns.
     """
 
     name: str
@@ -490,6 +517,9 @@ class ReadPlan:
     order: tuple[SortKey, ...] = ()
     limit: int | None = None
     offset: int | None = None
+    limit_parameter: str | None = None
+    offset_parameter: str | None = None
+    objects: tuple[ObjectColumn, ...] = ()
 
     @property
     def is_aggregate(self) -> bool:
@@ -521,7 +551,7 @@ class AssignedValue:
 
 @dataclass(frozen=True, slots=True)
 class InsertNode:
-    """A new row; with a `key` it replaces the whole row of the same id.
+    """A new row; with a `key` it replaces the whole row of the same id, or must be new.
 
     `defaults` fill properties that were left out and have one; every other one becomes null.
     `embeds` names vector properties that were left out although required, because their source
@@ -533,6 +563,8 @@ class InsertNode:
     assignments: tuple[AssignedValue, ...]
     defaults: tuple[AssignedValue, ...] = ()
     embeds: tuple[str, ...] = ()
+    must_be_new: bool = False
+    """Whether a row of the same key is an error."""
 
 
 @dataclass(frozen=True, slots=True)

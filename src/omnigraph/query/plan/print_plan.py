@@ -108,7 +108,8 @@ def _expand_line(expand: Expand) -> str:
     if expand.edge_variable is not None:
         edge = f"{expand.edge_variable}: {edge}{_columns(expand.edge_properties)}"
     left, right = {"out": ("-", "->"), "in": ("<-", "-"), "both": ("<-", "->")}[expand.direction]
-    hops = "" if (expand.min, expand.max) == (1, 1) else f" {{{expand.min},{expand.max}}}"
+    highest = str(expand.max) if expand.max_parameter is None else f"${expand.max_parameter}"
+    hops = "" if (expand.min, highest) == (1, "1") else f" {{{expand.min},{highest}}}"
     hops += " reversed" if expand.is_reversed else ""
     target = f"{expand.target}: {expand.target_type}{_columns(expand.properties)}"
     what = f"Expand {expand.source} {left}[{edge}]{right} {target}{hops}"
@@ -141,15 +142,26 @@ def _result_lines(plan: ReadPlan) -> Iterator[str]:
         keys = [value_text(plan.columns[index].expression) for index in plan.group_keys]
         yield f"Group by {', '.join(keys) or 'nothing'}"
     yield "Return distinct" if plan.distinct else "Return"
-    for column in plan.columns:
+    for index, column in enumerate(plan.columns):
         header = json.dumps(column.header, ensure_ascii=False)
+        header = _object_header(plan, index) + header
         yield f"  {header} = {value_text(column.expression)}: {column.prop_type}"
     if plan.order:
         yield f"Order {', '.join(_sort_key_text(key) for key in plan.order)}"
-    if plan.limit is not None:
-        yield f"Limit {plan.limit}"
-    if plan.offset is not None:
-        yield f"Offset {plan.offset}"
+    for word, number, name in (
+        ("Limit", plan.limit, plan.limit_parameter),
+        ("Offset", plan.offset, plan.offset_parameter),
+    ):
+        if number is not None:
+            yield f"{word} {number}"
+        elif name is not None:
+            yield f"{word} ${name}"
+
+
+def _object_header(plan: ReadPlan, index: int) -> str:
+    """Return the object that a column belongs to, in front of its own header."""
+    around = (each for each in plan.objects if each.start <= index < each.stop)
+    return "".join(f"{json.dumps(each.header, ensure_ascii=False)} . " for each in around)
 
 
 def _sort_key_text(key: SortKey) -> str:
@@ -164,7 +176,8 @@ def _statement_line(statement: PlannedStatement) -> str:
     match statement:
         case InsertNode():
             key = f" key ({', '.join(statement.key)})" if statement.key else ""
-            return f"InsertNode {statement.type_name}{key}{_given(statement)}"
+            act = "CreateNode" if statement.must_be_new else "InsertNode"
+            return f"{act} {statement.type_name}{key}{_given(statement)}"
         case UpsertNode():
             required = f" required ({', '.join(statement.required)})" if statement.required else ""
             key = ", ".join(statement.key)

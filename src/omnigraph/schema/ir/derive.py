@@ -23,21 +23,35 @@ from omnigraph.schema.ir.model import (
     IrTable,
     SchemaIR,
 )
+from omnigraph.schema.language.shape import SchemaShape, ShapeProperty
 from omnigraph.schema.language.tree import RuleKind
 
 Members = tuple[str, ...]
 
 
-def derive_catalog(ir: SchemaIR) -> Catalog:
+def derive_catalog(ir: SchemaIR, shape: SchemaShape | None = None) -> Catalog:
     """Return the catalog of a compiled schema: names in place of numbers.
 
-    The mappings are plain dictionaries, because catalogs travel to workers by pickling.
+    `shape` is what the text says, which alone knows the order of properties. The mappings are plain
+    dictionaries, because catalogs travel to workers by pickling.
     """
+    written = shape or SchemaShape()
+    nodes = {node.name: _declared_order(node.properties) for node in written.nodes}
+    edges = {edge.name: _declared_order(edge.properties) for edge in written.edges}
     return Catalog(
         interfaces={t.name: _interface(t) for t in ir.interfaces},
-        node_types={t.name: _node(t) for t in ir.nodes},
-        edge_types={t.name: _edge(t) for t in ir.edges},
+        node_types={t.name: _node(t, nodes.get(t.name, ())) for t in ir.nodes},
+        edge_types={t.name: _edge(t, edges.get(t.name, ())) for t in ir.edges},
     )
+
+
+def _declared_order(properties: Iterable[ShapeProperty]) -> Members:
+    """Return the names in the order of the text; what interfaces inject comes last."""
+
+    def place(declared: ShapeProperty) -> tuple[bool, int]:
+        return not declared.declared_directly, declared.span.start
+
+    return tuple(declared.name for declared in sorted(properties, key=place))
 
 
 def _interface(interface: IrInterface) -> InterfaceType:
@@ -46,7 +60,7 @@ def _interface(interface: IrInterface) -> InterfaceType:
     )
 
 
-def _node(node: IrNode) -> NodeType:
+def _node(node: IrNode, declared_order: Members) -> NodeType:
     key = _key(node)
     indices = _tuples(node, "index")
     return NodeType(
@@ -62,10 +76,11 @@ def _node(node: IrNode) -> NodeType:
         annotations=node.annotations,
         type_id=node.type_id,
         table_incarnation_id=node.table_incarnation_id,
+        declared_order=declared_order,
     )
 
 
-def _edge(edge: IrEdge) -> EdgeType:
+def _edge(edge: IrEdge, declared_order: Members) -> EdgeType:
     return EdgeType(
         name=edge.name,
         from_type=edge.from_type.type_name,
@@ -77,6 +92,7 @@ def _edge(edge: IrEdge) -> EdgeType:
         annotations=edge.annotations,
         type_id=edge.type_id,
         table_incarnation_id=edge.table_incarnation_id,
+        declared_order=declared_order,
     )
 
 

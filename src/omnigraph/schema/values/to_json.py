@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -55,14 +55,16 @@ def _scalars(column: pa.Array, scalar: Scalar, form: JsonForm) -> list[object]:
     if scalar.is_float:
         return _floats(column)
     if scalar is Scalar.DATE:
-        return _plain(format_dates(column) if form is JsonForm.RESULT else column.view(pa.int32()))
+        return plain_values(
+            format_dates(column) if form is JsonForm.RESULT else column.view(pa.int32())
+        )
     if scalar is Scalar.DATETIME:
         texts = form is JsonForm.RESULT
-        return _plain(format_datetimes(column) if texts else column.view(pa.int64()))
-    return _plain(column)
+        return plain_values(format_datetimes(column) if texts else column.view(pa.int64()))
+    return plain_values(column)
 
 
-def _plain(column: pa.Array) -> list[object]:
+def plain_values(column: pa.Array) -> list[object]:
     """Take the values out as Python objects; null is None."""
     if not column.null_count or pa.types.is_string(column.type):
         values: list[object] = column.to_numpy(zero_copy_only=False).tolist()
@@ -99,7 +101,7 @@ def _vectors(column: pa.Array, dimension: int) -> list[object]:
     doubles = elements.fill_null(np.nan).to_numpy().astype(np.float64).reshape(-1, dimension)
     finite = np.isfinite(doubles)
     vectors = doubles.tolist() if finite.all() else _with_none_inside(doubles, finite)
-    return _at_valid(vectors, valid_mask(column))
+    return at_valid(vectors, valid_mask(column))
 
 
 def _with_none_inside(
@@ -112,15 +114,21 @@ def _with_none_inside(
 
 
 def _lists(column: pa.Array, prop: PropType, form: JsonForm) -> list[object]:
+    return list_values(column, lambda items: _scalars(items, prop.scalar, form))
+
+
+def list_values(column: pa.Array, items_of: Callable[[pa.Array], list[object]]) -> list[object]:
+    """Return the lists of a column; `items_of` turns their elements into values."""
     present = column.drop_null()
-    items = _scalars(present.flatten(), prop.scalar, form)
+    items = items_of(present.flatten())
     ends = np.cumsum(present.value_lengths().to_numpy(zero_copy_only=False)).tolist()
     starts = [0, *ends[:-1]]
     lists = [items[start:end] for start, end in zip(starts, ends, strict=False)]
-    return _at_valid(lists, valid_mask(column))
+    return at_valid(lists, valid_mask(column))
 
 
-def _at_valid(values: Sequence[object], valid: npt.NDArray[np.bool_]) -> list[object]:
+def at_valid(values: Sequence[object], valid: npt.NDArray[np.bool_]) -> list[object]:
+    """Return values at the places that are valid, and None at the others."""
     if valid.all():
         return list(values)
     spread = np.full(len(valid), None, object)

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from starlette.responses import Response
 
-from omnigraph.graph import QueryResult
+from omnigraph.graph import QueryResult, ResultColumn, ResultObject
 from omnigraph.server.call import JSON
 from omnigraph.server.http.streams import ARROW
 from omnigraph.values import PropType
@@ -62,7 +62,8 @@ def arrow_bytes(result: QueryResult) -> bytes:
         "query_name": result.query_name,
         "target": result.target.as_json(),
         "graph_commit_id": result.graph_commit_id,
-        "types": [_type_shape(column.prop_type) for column in result.columns],
+        "types": [_column_shape(column) for column in result.columns],
+        **({"warnings": list(result.warnings)} if result.warnings else {}),
         **(result.explanation() if result.estimates else {}),
     }
     return stream_bytes(
@@ -76,6 +77,14 @@ def stream_bytes(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def _column_shape(column: ResultColumn | ResultObject) -> dict[str, object]:
+    if not isinstance(column, ResultObject):
+        return _type_shape(column.prop_type)
+    return {
+        "fields": [{"name": each.header, **_type_shape(each.prop_type)} for each in column.fields]
+    }
 
 
 def _type_shape(prop_type: PropType) -> dict[str, object]:

@@ -71,13 +71,7 @@ async def merge(call: Call) -> Response:
     shape: dict[str, Any] = result.to_json()
     if result.commit is not None:
         shape["commit"] = commit_shape(result.commit)
-    if request.dry_run:
-        shape |= {
-            "dry_run": True,
-            "counts": [each.to_json() for each in result.counts],
-            "merge_conflicts": [found.to_json() for found in result.conflicts],
-        }
-    elif request.delete_branch:
+    if request.delete_branch and not request.dry_run:
         problem = await _deleted(call, source)
         shape["branch_deleted"] = problem is None
         if problem is not None:
@@ -98,6 +92,8 @@ def _merge(call: Call, request: BranchMergeRequest, source: str, target: str) ->
             resolve_file=None if request.resolutions is None else Path(file.name),
             dry_run=request.dry_run,
             message=request.message,
+            properties=request.properties,
+            retries=request.retries,
             actor_id=call.actor,
         )
 

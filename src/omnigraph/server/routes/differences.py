@@ -108,6 +108,9 @@ async def revert(call: Call) -> Response:
                 branch=branch,
                 prefer=request.prefer,
                 actor_id=call.actor,
+                message=request.message,
+                properties=request.properties,
+                retries=request.retries,
             )
         )
     shape = {"reverted": commit_id, "branch": branch, "commit": commit_shape(result.commit)}

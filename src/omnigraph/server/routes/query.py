@@ -17,7 +17,12 @@ from omnigraph.server.http.decode import branch_name
 from omnigraph.server.pool import timed_at_once, timed_in_thread
 from omnigraph.server.routes.answers import read_answer
 from omnigraph.server.routes.shapes import commit_shape
-from omnigraph.wire.requests import ChangeRequest, QueryRequest, ReadRequest
+from omnigraph.wire.requests import (
+    ChangeRequest,
+    InvokeStoredQueryRequest,
+    QueryRequest,
+    ReadRequest,
+)
 
 INLINE_S: Final = 0.005
 """How long a read may hold up other requests."""
@@ -46,7 +51,13 @@ async def query(call: Call) -> Response:
         request.branch, request.snapshot, request.tag, request.at
     )
     call.authorize("read", branch=branch)
-    options = ReadOptions(request.explain, request.profile, request.timeout_ms, request.max_rows)
+    options = ReadOptions(
+        request.explain,
+        request.profile,
+        request.timeout_ms,
+        request.max_rows,
+        request.strict_params,
+    )
     params = checked_params(request.params)
     return await read(call, request.query, request.name, params, target, options=options)
 
@@ -70,6 +81,7 @@ async def legacy_read(call: Call) -> Response:
             rows_max=limits.rows_max,
             memory_max=limits.memory_max,
             cancelled=cancelled,
+            strict_params=False,
         )
         shape = result.envelope()
         order = ("query_name", "target", "row_count", "columns", "rows")
@@ -86,6 +98,8 @@ class ReadOptions:
     profile: bool = False
     timeout_ms: int | None = None
     rows_max: int | None = None
+    strict_params: bool = False
+    """Whether a parameter that the query does not declare is an error, not a warning."""
 
 
 async def read(
@@ -116,6 +130,7 @@ async def read(
                 rows_max=limits.rows_max,
                 memory_max=limits.memory_max,
                 cancelled=cancelled,
+                strict_params=chosen.strict_params,
             )
         except QueryKindError as error:
             raise WrongRouteError(error.name, is_mutation=True) from error
@@ -157,7 +172,9 @@ async def _mutate(call: Call, expected_head: str | None) -> Response:
     branch = branch_name(request.branch)
     call.authorize("change", branch=branch)
     params = checked_params(request.params)
-    return await change(call, text, name, params, branch=branch, expected_head=expected_head)
+    return await change(
+        call, text, name, params, branch=branch, expected_head=expected_head, request=request
+    )
 
 
 async def change(
@@ -168,8 +185,9 @@ async def change(
     *,
     branch: str,
     expected_head: str | None,
+    request: ChangeRequest | InvokeStoredQueryRequest,
 ) -> Response:
-    """Run a mutation under admission."""
+    """Run a mutation under admission; `request` has what its commit says."""
     # The usual library: a number of a request may have more than 64 bits.
     size = len(text.encode()) + len(json.dumps(params))
     with call.admitted(size):
@@ -181,6 +199,9 @@ async def change(
                     params,
                     branch=branch,
                     expected_head=expected_head,
+                    message=request.message,
+                    properties=request.properties,
+                    retries=request.retries,
                     actor_id=call.actor,
                 )
             )

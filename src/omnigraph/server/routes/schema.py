@@ -52,5 +52,9 @@ def _apply(call: Call, request: SchemaApplyRequest) -> SchemaApplied:
     served = call.served
     require_queries_hold(served.queries, request.schema_source)
     return served.graph.apply_schema(
-        request.schema_source, allow_data_loss=request.allow_data_loss, actor_id=call.actor
+        request.schema_source,
+        allow_data_loss=request.allow_data_loss,
+        actor_id=call.actor,
+        message=request.message,
+        properties=request.properties,
     )

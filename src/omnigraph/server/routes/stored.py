@@ -15,6 +15,7 @@ from omnigraph.server.call import Call, json_answer
 from omnigraph.server.errors import ForbiddenError, RequestError, StoredQueryNotFoundError
 from omnigraph.server.http.decode import BODY_MAX, branch_name, read_body
 from omnigraph.server.routes.query import (
+    ReadOptions,
     change,
     checked_params,
     condition,
@@ -69,11 +70,20 @@ async def _invoke(
         target, branch = await call.read_target(request.branch, request.snapshot)
         call.authorize("read", branch=branch)
         _note(call, stored)
-        return await read(call, text, stored.name, params, target)
+        options = ReadOptions(strict_params=request.strict_params)
+        return await read(call, text, stored.name, params, target, options=options)
     branch = branch_name(request.branch)
     call.authorize("change", branch=branch)
     _note(call, stored)
-    return await change(call, text, stored.name, params, branch=branch, expected_head=expected_head)
+    return await change(
+        call,
+        text,
+        stored.name,
+        params,
+        branch=branch,
+        expected_head=expected_head,
+        request=request,
+    )
 
 
 def _find(call: Call) -> StoredQuery:

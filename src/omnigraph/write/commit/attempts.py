@@ -1,7 +1,7 @@
 """The attempts of a write that may lose a race.
 
-1. `OPTIMISTIC_ATTEMPTS_MAX` attempts are optimistic: they are prepared without the lock, with a
-   growing, random pause after each one that lost.
+1. `OPTIMISTIC_ATTEMPTS_MAX` attempts, or fewer if the caller wants so, are optimistic: they are
+   prepared without the lock, with a growing, random pause after each one that lost.
 2. One more is prepared and committed under the lock, where no other writer can be faster, so it
    succeeds. Preparing is long and a lock should be short, so it is the last resort.
 3. The caller decides which conflicts are tried again.
@@ -30,15 +30,17 @@ class Attempt:
     number: int
     lock: AbstractContextManager[None]
     """Holds the lock of the branch, when this is the last attempt."""
-
-    @property
-    def is_last(self) -> bool:
-        """Whether a loss is final."""
-        return self.number == OPTIMISTIC_ATTEMPTS_MAX
+    is_last: bool = False
+    """Whether a loss is final."""
 
 
 def attempts(
-    committer: Committer, clock: Clock, branch: BranchName, *, operation: str
+    committer: Committer,
+    clock: Clock,
+    branch: BranchName,
+    *,
+    operation: str,
+    optimistic_max: int = OPTIMISTIC_ATTEMPTS_MAX,
 ) -> Iterator[Attempt]:
     """Yield one attempt after the other until the caller stops.
 
@@ -52,7 +54,8 @@ def attempts(
                     raise
     ```
     """
-    for number in range(OPTIMISTIC_ATTEMPTS_MAX):
+    for number in range(optimistic_max):
         yield Attempt(number, nullcontext())
         clock.sleep(clock.jitter(0.0, min(_PAUSE_S * 2**number, _PAUSE_MAX_S)))
-    yield Attempt(OPTIMISTIC_ATTEMPTS_MAX, committer.reserved_lock(branch, operation=operation))
+    lock = committer.reserved_lock(branch, operation=operation)
+    yield Attempt(optimistic_max, lock, is_last=True)

@@ -8,8 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -72,6 +72,8 @@ class EmbedRequest:
     types: tuple[str, ...] = ()
     mode: EmbedMode = EmbedMode.MISSING
     actor_id: str | None = None
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,13 @@ class StoredEmbedding:
             kind=WriterKind.MUTATION,
             incarnation=request.incarnation,
             operation_id=operation_id,
-            draft=CommitDraft.new(clock, "embed", request.actor_id),
+            draft=CommitDraft.new(
+                clock,
+                "embed",
+                request.actor_id,
+                message=request.message,
+                properties=request.properties,
+            ),
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
             reads={key: entry for key, entry in validated.reads.items() if key not in written},

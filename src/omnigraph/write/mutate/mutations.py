@@ -7,7 +7,8 @@
    find in the graph.
 3. A query that only inserts or upserts and loses a race is prepared again, a bounded number of
    times. A query with an update or delete depends on the rows that it found: it is refused, unless
-   only maintenance has moved the tables that it read.
+   only maintenance has moved the tables that it read, or the caller allows `retries`. Then it is
+   run again from its text on the new state, for the last time under the lock of the branch.
 4. `expected_head` is a precondition of the caller: it is checked against the captured snapshot and
    again in the commit, and never retried.
 5. A net change of nothing publishes nothing.
@@ -15,8 +16,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
@@ -33,14 +34,15 @@ from omnigraph.names import TableKey
 from omnigraph.query import MutationPlan, QueryDecl, QueryText, cached_queries
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.compile import CachedQueries
-from omnigraph.query.params import coerce_params
+from omnigraph.query.language.tree import Delete, Update
+from omnigraph.query.params import coerce_params, require_enum_values
 from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.store.errors import StagedFilesLostError
-from omnigraph.write.commit.attempts import attempts
+from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX, attempts
 from omnigraph.write.commit.committer import Committer
-from omnigraph.write.commit.job import WriteJob
+from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.mutate.pending_rows import PendingChanges
 from omnigraph.write.mutate.statements import Affected, StatementRunner
@@ -55,6 +57,35 @@ from omnigraph.write.stage.stored_rows import StoredRows
 
 
 @dataclass(frozen=True)
+class ChangedRows:
+    """What a mutation did to the rows of one type.
+
+    `inserted` rows are new, `updated` ones have other values of some properties, `replaced` ones
+    were given again as a whole, and `unchanged` ones were assigned the values that they had.
+    """
+
+    table_key: str
+    inserted: int = 0
+    updated: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return the counts as programs see them."""
+        kind, name = TableKey(self.table_key).parts
+        return {
+            "entity_kind": kind,
+            "type_name": name,
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "replaced": self.replaced,
+            "deleted": self.deleted,
+            "unchanged": self.unchanged,
+        }
+
+
+@dataclass(frozen=True)
 class MutationResult:
     """What a mutation has done; `commit` is None when nothing changed."""
 
@@ -66,6 +97,8 @@ class MutationResult:
     commit: GraphCommit | None
     durability: str = "full"
     """`process` when the graph was opened so: the write survives a crash, not a power failure."""
+    counts: tuple[ChangedRows, ...] = ()
+    """What the commit did to the rows of each type: nodes first, then by name."""
 
     def to_json(self) -> dict[str, object]:
         """Return the envelope of a mutation; `durability` only where it is less than full."""
@@ -77,6 +110,7 @@ class MutationResult:
             "affected_edges": self.affected_edges,
             "actor_id": self.actor_id,
             "commit": self.commit and self.commit.to_json(),
+            "counts": [each.to_json() for each in self.counts],
             **less,
         }
 
@@ -92,6 +126,10 @@ class MutationRequest:
     expected_head: str | None = None
     actor_id: str | None = None
     external_blob_bases: tuple[str, ...] = ()
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 0
+    """How often a query that lost a race is run again from its text."""
 
 
 class Mutations:
@@ -113,29 +151,37 @@ class Mutations:
         options = self._repository.store.settings.storage_options
         external_blobs = ExternalBlobs(request.external_blob_bases, options)
         decided: Mapping[str, Entry] = {}
-        branch = request.incarnation.branch
-        for attempt in attempts(self._committer, clock, branch, operation="mutation"):
+        branch, retries = request.incarnation.branch, request.retries
+        for attempt in attempts(
+            self._committer,
+            clock,
+            branch,
+            operation="mutation",
+            optimistic_max=_optimistic_max(query, retries),
+        ):
             with attempt.lock:
                 snapshot = self._repository.history.snapshot(request.incarnation)
                 self._committer.require_schema(snapshot.schema.schema_hash)
                 _require_unmoved(snapshot.state, decided)
                 Requirements(expected_head=request.expected_head).require(snapshot.state)
                 plan = _plan(queries, query, snapshot)
+                require_enum_values(plan.parameters, params)
                 change = self._change(plan, bindings, snapshot, external_blobs)
                 if change.delta.is_empty:
                     return self._result(request, plan, change, commit=None)
                 try:
-                    commit = self._commit(request, change, snapshot)
+                    commit, counts = self._commit(request, change, snapshot)
                     self._embedder.record()
-                    return self._result(request, plan, change, commit=commit)
+                    return self._result(request, plan, change, commit=commit, counts=counts)
                 except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
-                    if attempt.is_last or (plan.is_strict and not _is_maintenance(lost)):
+                    is_refused = plan.is_strict and not retries and not _is_maintenance(lost)
+                    if attempt.is_last or is_refused:
                         raise
                 except StagedFilesLostError:
                     # A cleanup with an orphan age of zero has removed staged files.
                     if attempt.is_last:
                         raise
-            decided = change.rests_on(snapshot) if plan.is_strict else {}
+            decided = change.rests_on(snapshot) if plan.is_strict and not retries else {}
         raise AssertionError("the last attempt returns or raises")
 
     def _result(
@@ -145,6 +191,7 @@ class Mutations:
         change: _Change,
         *,
         commit: GraphCommit | None,
+        counts: tuple[ChangedRows, ...] = (),
     ) -> MutationResult:
         return MutationResult(
             branch=str(request.incarnation.branch),
@@ -154,6 +201,7 @@ class Mutations:
             actor_id=request.actor_id,
             commit=commit,
             durability=self._repository.store.settings.durability,
+            counts=counts,
         )
 
     def _change(
@@ -177,11 +225,11 @@ class Mutations:
         for number, statement in enumerate(plan.statements, start=1):
             affected += runner.run(statement, number)
         delta = self._embedder.filled(pending.delta(), catalog, StoredRows(snapshot))
-        return _Change(affected, delta, pending.decisive_entries())
+        return _Change(affected, delta, pending.decisive_entries(), pending.partial_writes())
 
     def _commit(
         self, request: MutationRequest, change: _Change, snapshot: Snapshot
-    ) -> GraphCommit | None:
+    ) -> tuple[GraphCommit | None, tuple[ChangedRows, ...]]:
         """Validate, stage and publish a change."""
         clock = self._repository.clock
         catalog = snapshot.catalog
@@ -207,14 +255,20 @@ class Mutations:
             kind=WriterKind.MUTATION,
             incarnation=request.incarnation,
             operation_id=operation_id,
-            draft=CommitDraft.new(clock, "mutation", request.actor_id),
+            draft=CommitDraft.new(
+                clock,
+                "mutation",
+                request.actor_id,
+                message=request.message,
+                properties=request.properties,
+            ),
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
             reads={key: entry for key, entry in reads.items() if key not in written},
             expected_head=request.expected_head,
             revalidate=_revalidation(validated, change),
         )
-        return self._committer.commit(job).commit
+        return self._committer.commit(job).commit, _counts(change, tables)
 
 
 @dataclass(frozen=True)
@@ -227,10 +281,43 @@ class _Change:
     affected: Affected
     delta: GraphDelta
     decisive: Mapping[str, Entry]
+    partial: Mapping[str, tuple[int, int]]
+    """By table, how many stored rows get other values, and how many keep theirs."""
 
     def rests_on(self, snapshot: Snapshot) -> dict[str, Entry]:
         """Return the entries that a strict query must find again, maintenance aside."""
         return {key: snapshot.entry(key) for key in sorted({*self.decisive, *self.delta.tables})}
+
+
+def _optimistic_max(query: QueryDecl, retries: int) -> int:
+    """Return how many attempts are made without the lock of the branch.
+
+    The last one that `retries` allow is made under the lock, so that it succeeds.
+    """
+    is_strict = any(isinstance(statement, Update | Delete) for statement in query.statements)
+    return (
+        min(retries, OPTIMISTIC_ATTEMPTS_MAX) if is_strict and retries else OPTIMISTIC_ATTEMPTS_MAX
+    )
+
+
+def _counts(change: _Change, tables: Iterable[TableWrite]) -> tuple[ChangedRows, ...]:
+    """Count what a commit did, from the sizes of its tables before and after."""
+    return tuple(_counts_of(change, table) for table in tables)
+
+
+def _counts_of(change: _Change, table: TableWrite) -> ChangedRows:
+    delta = change.delta.tables[table.table_key]
+    updated, unchanged = change.partial.get(table.table_key, (0, 0))
+    deleted, before = len(delta.deleted), table.expected.row_count if table.expected else 0
+    inserted = table.row_count - before + deleted
+    return ChangedRows(
+        table_key=table.table_key,
+        inserted=inserted,
+        updated=updated,
+        replaced=delta.rows.num_rows - inserted - updated - unchanged,
+        deleted=deleted,
+        unchanged=unchanged,
+    )
 
 
 def _plan(queries: CachedQueries, query: QueryDecl, snapshot: Snapshot) -> MutationPlan:

@@ -16,7 +16,7 @@ written by earlier statements, one version per id: the latest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -30,13 +30,16 @@ from omnigraph.manifest import Entry, Snapshot
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.blob_contents import blob_contents
 from omnigraph.store.datasets import DatasetHandle
-from omnigraph.store.records import ROW_ID, ScanRequest
+from omnigraph.store.records import ROW_ID, ROW_UPDATED, ScanRequest
 from omnigraph.write.mutate.predicates import Condition, has_value_in
-from omnigraph.write.stage.columns import flat, is_in, last_rows, slabs, without
+from omnigraph.write.mutate.rows import is_large
+from omnigraph.write.rules.violations import CreateConflictError, KeyConflict
+from omnigraph.write.stage.columns import Column, Mask, flat, is_in, last_rows, slabs, without
 from omnigraph.write.stage.delta import GraphDelta, TableDelta
 
 _STATEMENT: Final = "_statement"
 _ORIGIN: Final = "_origin"
+_EFFECT: Final = "_effect"
 
 
 class Origin(IntEnum):
@@ -47,6 +50,17 @@ class Origin(IntEnum):
     """There is none."""
     STORED = 2
     """There is one."""
+
+
+class Effect(IntEnum):
+    """What a pending row does to the stored row with its id, if there is one."""
+
+    REPLACES = 0
+    """It was given as a whole."""
+    CHANGES = 1
+    """Some properties have other values."""
+    KEEPS = 2
+    """The assigned properties have the values that they had."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +93,46 @@ class PendingTable:
 
     def put(self, rows: pa.Table, *, statement: int, origin: Origin) -> None:
         """Write rows; each replaces what the view had under its id. Ids are distinct."""
-        count = rows.num_rows
-        marked = rows.append_column(_STATEMENT, pa.array(np.full(count, statement, np.int32)))
-        marked = marked.append_column(_ORIGIN, pa.array(np.full(count, origin, np.int8)))
-        self._chunks.append(marked)
+        origins = pa.array(np.full(rows.num_rows, origin, np.int8))
+        effects = pa.array(np.full(rows.num_rows, Effect.REPLACES, np.int8))
+        self._chunks.append(_with_marks(rows, statement, origins, effects))
 
-    def replace_pending(self, is_replaced: pa.Array, rows: pa.Table, *, statement: int) -> None:
+    def put_changed(self, rows: pa.Table, changed: Mask, *, statement: int) -> None:
+        """Write new versions of stored rows; `changed` says which of them differ."""
+        origins = pa.array(np.full(rows.num_rows, Origin.STORED, np.int8))
+        effects = np.where(changed, Effect.CHANGES, Effect.KEEPS).astype(np.int8)
+        self._chunks.append(_with_marks(rows, statement, origins, pa.array(effects)))
+
+    def replace_pending(
+        self, is_replaced: pa.Array, rows: pa.Table, changed: Mask, *, statement: int
+    ) -> None:
         """Write new versions of some pending rows, given in the same order."""
         pending = self._marked()
         replaced = pending.filter(is_replaced)
-        count = replaced.num_rows
-        marked = rows.append_column(_STATEMENT, pa.array(np.full(count, statement, np.int32)))
-        marked = marked.append_column(_ORIGIN, replaced[_ORIGIN])
+        effects = replaced[_EFFECT].to_numpy()
+        kept = np.where(changed & (effects == Effect.KEEPS), Effect.CHANGES, effects)
+        marked = _with_marks(rows, statement, replaced[_ORIGIN], pa.array(kept.astype(np.int8)))
         self._chunks = [pending.filter(pc.invert(is_replaced)), marked]
+
+    def require_new(self, ids: pa.Array) -> None:
+        """Raise unless the view has no row with this id; the table must stay so."""
+        condition = has_value_in(("id",), ids)
+        matches = self.match(condition)
+        if not matches.count:
+            return
+        is_stored = bool(matches.stored.num_rows)
+        raise CreateConflictError(
+            KeyConflict("node", self.entity.name, str(ids[0]), is_stored=is_stored),
+            graph_commit_id=self._writer_of(condition) if is_stored else None,
+        )
+
+    def _writer_of(self, condition: Condition) -> str | None:
+        """Return the commit that wrote the stored row that meets a condition, if history tells."""
+        request = ScanRequest(columns=("id", ROW_UPDATED), row_filter=condition.pushed)
+        versions = self._stored.scan(request).read_all()[ROW_UPDATED].to_pylist()
+        state, key = self._snapshot.state, self.entity.table_key
+        commit = state.commit_of_rows(key, versions[0]) if versions else None
+        return None if commit is None else commit.graph_commit_id
 
     def remove(self, matches: Matches) -> None:
         """Remove rows from the view."""
@@ -110,6 +151,11 @@ class PendingTable:
             self._removed += found["id"].chunks
 
     # -- reading --------------------------------------------------------------------------------
+
+    def unread(self, given: Iterable[str]) -> frozenset[str]:
+        """Return the columns that need not be read to be replaced: those with large values."""
+        schema = self.entity.arrow_schema
+        return frozenset(name for name in given if is_large(schema.field(name).type))
 
     @property
     def pending(self) -> pa.Table:
@@ -169,7 +215,8 @@ class PendingTable:
     def _no_rows(self) -> pa.Table:
         schema = self.entity.arrow_schema
         schema = schema.append(pa.field(_STATEMENT, pa.int32()))
-        return schema.append(pa.field(_ORIGIN, pa.int8())).empty_table()
+        schema = schema.append(pa.field(_ORIGIN, pa.int8()))
+        return schema.append(pa.field(_EFFECT, pa.int8())).empty_table()
 
     # -- stored rows ----------------------------------------------------------------------------
 
@@ -240,6 +287,12 @@ class PendingTable:
             is_insert=bool((origins != Origin.STORED).all()),
         )
 
+    def partial_writes(self) -> tuple[int, int]:
+        """Return how many stored rows get other values, and how many keep theirs."""
+        effects = self._marked()[_EFFECT].to_numpy()
+        changes = np.count_nonzero(effects == Effect.CHANGES)
+        return int(changes), int(np.count_nonzero(effects == Effect.KEEPS))
+
     def _deleted(self, pending: pa.Table) -> pa.Array:
         if not self._removed:
             return _NO_ID
@@ -267,6 +320,10 @@ class PendingChanges:
         deltas = {key: table.delta() for key, table in sorted(self._tables.items())}
         return GraphDelta({key: delta for key, delta in deltas.items() if not delta.is_empty})
 
+    def partial_writes(self) -> dict[str, tuple[int, int]]:
+        """Return by table how many stored rows get other values, and how many keep theirs."""
+        return {key: table.partial_writes() for key, table in self._tables.items()}
+
     def decisive_entries(self) -> Mapping[str, Entry]:
         """Return the published entries of the decisive tables."""
         return {
@@ -287,6 +344,12 @@ class PendingChanges:
 _NO_IDS: Final = pa.chunked_array([], pa.utf8())
 _NO_ID: Final = pa.nulls(0, pa.utf8())
 _NOTHING: Final = pa.nulls(0, pa.bool_())
+
+
+def _with_marks(rows: pa.Table, statement: int, origins: Column, effects: Column) -> pa.Table:
+    statements = pa.array(np.full(rows.num_rows, statement, np.int32))
+    marked = rows.append_column(_STATEMENT, statements)
+    return marked.append_column(_ORIGIN, origins).append_column(_EFFECT, effects)
 
 
 def _kept(

@@ -23,7 +23,9 @@ from omnigraph.query.check.cast import stored_number
 from omnigraph.query.plan.plan import AssignedValue, ConstantValue
 from omnigraph.schema import EntityType
 from omnigraph.schema.values.convert import convert_values
+from omnigraph.schema.values.equality import equal_rows
 from omnigraph.values import PropType, Scalar
+from omnigraph.write.stage.columns import Mask, flat
 from omnigraph.write.stage.external_blobs import ExternalBlobs
 
 _SHOWN_MAX: Final = 60
@@ -182,6 +184,22 @@ def assign(rows: pa.Table, given: Mapping[str, pa.Array]) -> pa.Table:
         number = rows.schema.get_field_index(name)
         rows = rows.set_column(number, rows.schema.field(number), value.take(everywhere))
     return rows
+
+
+def is_changed(before: pa.Table, after: pa.Table, names: Iterable[str]) -> Mask:
+    """Return which rows differ in one of these columns; large values count as different."""
+    changed = np.zeros(before.num_rows, np.bool_)
+    for name in names:
+        if is_large(before.schema.field(name).type):
+            changed[:] = True
+        else:
+            changed |= ~equal_rows(flat(before[name]), flat(after[name]))
+    return changed
+
+
+def is_large(kind: pa.DataType) -> bool:
+    """Whether values of a column, vectors and Blobs, are too large to be read for a comparison."""
+    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_struct(kind))
 
 
 def _null_problem(name: str, prop_type: PropType) -> str:

@@ -3,6 +3,7 @@
 | statement | effect on the view | counts |
 |---|---|---|
 | insert node | a whole row; with a key it replaces the row of that id | 1 node |
+| create node | the same, but a row of that id is an error | 1 node |
 | upsert | the row of that key with some properties changed, else a whole new row | 1 node |
 | insert edge | a new row under a new ULID | 1 edge |
 | update | every row for which the predicate is true, some properties changed | matching rows |
@@ -40,6 +41,7 @@ from omnigraph.write.mutate.rows import (
     UpsertIncompleteError,
     assign,
     complete_row,
+    is_changed,
 )
 from omnigraph.write.stage.columns import Column
 from omnigraph.write.stage.external_blobs import ExternalBlobs
@@ -101,6 +103,8 @@ class StatementRunner:
         if statement.key:
             given["id"] = _key_id(statement.key, given, statement.type_name)
             origin = Origin.UNKNOWN
+            if statement.must_be_new:
+                table.require_new(given["id"])
         else:
             given["id"] = self._new_id()
             origin = Origin.NEW
@@ -126,7 +130,7 @@ class StatementRunner:
         assigned = self._assigned(statement.type_name, number)
         given = assigned.of(statement.assignments)
         ids = _key_id(statement.key, given, statement.type_name)
-        matches = table.match_whole(has_value_in(("id",), ids), unread=frozenset(given))
+        matches = table.match_whole(has_value_in(("id",), ids), unread=table.unread(given))
         if matches.count:
             _rewrite(table, matches, given, number)
             return Affected(nodes=1)
@@ -150,7 +154,7 @@ class StatementRunner:
         table = self._table(statement.kind, statement.type_name)
         given = self._assigned(statement.type_name, number).of(statement.assignments)
         matches = table.match_whole(
-            condition_of(statement.where, self._bindings), unread=frozenset(given)
+            condition_of(statement.where, self._bindings), unread=table.unread(given)
         )
         _rewrite(table, matches, given, number)
         return _affected(statement.kind, matches.count)
@@ -195,9 +199,13 @@ def _rewrite(
     """Write the matching rows, with some columns changed."""
     if pc.any(matches.is_pending_hit).as_py():
         pending = table.pending.filter(matches.is_pending_hit)
-        table.replace_pending(matches.is_pending_hit, assign(pending, given), statement=number)
+        rows = assign(pending, given)
+        changed = is_changed(pending, rows, given)
+        table.replace_pending(matches.is_pending_hit, rows, changed, statement=number)
     if matches.stored.num_rows:
-        table.put(assign(matches.stored, given), statement=number, origin=Origin.STORED)
+        rows = assign(matches.stored, given)
+        changed = is_changed(matches.stored, rows, given)
+        table.put_changed(rows, changed, statement=number)
 
 
 def _key_id(key: tuple[str, ...], given: Mapping[str, pa.Array], type_name: str) -> pa.Array:

@@ -266,7 +266,7 @@ class KeyConflictError(ConflictError):
         return self.first.is_stored
 
     @property
-    def key_conflict(self) -> dict[str, str]:
+    def key_conflict(self) -> dict[str, str | None]:
         """The first offender: `entity_kind`, `type_name` and `entity_id`."""
         return {
             "entity_kind": self.first.entity_kind,
@@ -288,6 +288,31 @@ class KeyConflictError(ConflictError):
             "violations": [violation.to_json() for violation in self.violations],
             "total": self.total,
         }
+
+
+class CreateConflictError(KeyConflictError):
+    """The key of a `create` is stored already, or the same query has written it.
+
+    `graph_commit_id` is the commit that wrote the stored row, where the retained history tells.
+    """
+
+    code = "OG-CREATE-CONFLICT"
+    hint = "`insert` replaces the row, `upsert` changes some of its properties"
+    graph_commit_id: str | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The conflict in words."""
+        if not self.first.is_stored:
+            named = f"{self.first.entity_kind} '{self.first.entity_id}' of type"
+            return (f"{named} {self.first.type_name} is written twice in one query",)
+        by = f", written by commit {self.graph_commit_id}" if self.graph_commit_id else ""
+        return (f"{self.first.text}{by}",)
+
+    @property
+    def key_conflict(self) -> dict[str, str | None]:
+        """The key, with the commit that wrote it, or null."""
+        return {**super().key_conflict, "graph_commit_id": self.graph_commit_id}
 
 
 def located_lines(

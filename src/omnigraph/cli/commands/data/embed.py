@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from omnigraph.cli.address import acting, open_graph
+from omnigraph.cli.options.commit_note import commit_options
 from omnigraph.cli.options.flags import ScopedCommand, flags
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.texts import read_json
@@ -36,6 +37,7 @@ _FILE = click.Path(path_type=Path)
     help="Only records with this value; one of several is enough.",
 )
 @click.option("--branch", metavar="B", help="The branch of a graph; main by default.")
+@commit_options
 @json_option
 def command(
     seed: Path | None,
@@ -47,6 +49,8 @@ def command(
     types: tuple[str, ...],
     selectors: tuple[str, ...],
     branch: str | None,
+    message: str | None,
+    properties: dict[str, str],
     as_json: bool,
 ) -> None:
     """Make the vectors of a file of records, or with --store those of a graph."""
@@ -59,9 +63,13 @@ def command(
             "--store",
             {**files, "--clean": clean or None, "--select": selectors or None},
         )
-        _embed_graph(out, types, branch, reembed_all=reembed_all)
+        options = {"branch": branch, "message": message, "properties": properties}
+        _embed_graph(out, types, options, reembed_all=reembed_all)
         return
-    _refuse("a file", {"--branch": branch})
+    _refuse(
+        "a file",
+        {"--branch": branch, "--message": message, "--property": properties or None},
+    )
     if seed is not None:
         _refuse("--seed", {name: files[name] for name in ("--input", "--output", "--spec")})
         source, output, spec_value, where = _read_manifest(seed)
@@ -92,12 +100,12 @@ def _refuse(what: str, others: dict[str, Any]) -> None:
 
 
 def _embed_graph(
-    out: Output, types: tuple[str, ...], branch: str | None, *, reembed_all: bool
+    out: Output, types: tuple[str, ...], options: dict[str, Any], *, reembed_all: bool
 ) -> None:
     with open_graph(None, read_only=False) as graph:
         out.write_target(graph.uri)
         result = graph.embed(
-            types, mode="all" if reembed_all else "missing", branch=branch, actor_id=acting()
+            types, mode="all" if reembed_all else "missing", actor_id=acting(), **options
         )
         counts = ", ".join(f"{count} {name}" for name, count in result.rows) or "no types"
         text = f"embedded on {result.branch}: {counts} ({result.texts_sent} texts sent)"

@@ -15,6 +15,7 @@ from omnigraph.cli.address import (
     resolve_address,
 )
 from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.commit_note import commit_options
 from omnigraph.cli.options.consent import require_consent
 from omnigraph.cli.options.engine import engine_options, spark_session, wants_spark
 from omnigraph.cli.options.flags import ScopedCommand, flags
@@ -74,6 +75,7 @@ from omnigraph.cli.output.output import json_option
     is_flag=True,
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
 )
+@commit_options
 @external_blob_option
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
 @engine_options(
@@ -100,6 +102,8 @@ def command(
     missing: str | None,
     null_cells: str,
     cascade: bool,
+    message: str | None,
+    properties: dict[str, str],
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
     engine: str,
@@ -143,6 +147,8 @@ def command(
         missing=missing,
         null_cells=null_cells,
         cascade=cascade,
+        message=message,
+        properties=properties,
         external_blob_bases=external_blob_bases,
         dry_run=dry_run,
         engine=engine,

@@ -9,6 +9,7 @@ import click
 
 from omnigraph.cli.address import acting, graph_address_in_flags, open_graph
 from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.commit_note import commit_options, retries_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.options.query_input import QueryInput, query_input
 from omnigraph.cli.output.output import Output, json_option
@@ -28,12 +29,17 @@ if TYPE_CHECKING:
 @click.option(
     "--if-commit", "expected_head", metavar="ID", help="Only if this is the branch's head."
 )
+@commit_options
+@retries_option
 @external_blob_option
 @json_option
 def command(
     given: QueryInput,
     branch: str,
     expected_head: str | None,
+    message: str | None,
+    properties: dict[str, str],
+    retries: int,
     external_blob_bases: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -52,6 +58,9 @@ def command(
             params,
             branch=branch,
             expected_head=expected_head,
+            message=message,
+            properties=properties,
+            retries=retries,
             actor_id=acting(),
             external_blob_bases=external_blob_bases,
         )

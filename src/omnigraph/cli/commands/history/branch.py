@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -17,6 +18,7 @@ from omnigraph.cli.address import (
     resolve_address,
 )
 from omnigraph.cli.options.blobs import external_blob_option
+from omnigraph.cli.options.commit_note import commit_options, retries_option
 from omnigraph.cli.options.consent import require_consent
 from omnigraph.cli.options.engine import engine_option
 from omnigraph.cli.options.flags import ScopedGroup
@@ -24,6 +26,7 @@ from omnigraph.cli.options.together import choice_option
 from omnigraph.cli.output.output import Output, json_option, type_label
 from omnigraph.cli.output.streams import say
 from omnigraph.errors import OmnigraphError
+from omnigraph.texts import on_one_line, read_json
 from omnigraph.wire.outcomes import EXIT_FAILURE
 
 if TYPE_CHECKING:
@@ -88,6 +91,8 @@ def list_(uri: str | None, as_json: bool) -> None:
     help="Say what would happen, and write nothing; exit 1 where there are conflicts.",
 )
 @click.option("--delete-branch", is_flag=True, help="Delete the source when it is merged.")
+@commit_options
+@retries_option
 @engine_option("Where rows are compared and written.")
 @json_option
 def merge(
@@ -100,6 +105,9 @@ def merge(
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
     delete_branch: bool,
+    message: str | None,
+    properties: dict[str, str],
+    retries: int,
     engine: str,
     as_json: bool,
 ) -> None:
@@ -116,6 +124,9 @@ def merge(
         prefer=prefer,
         resolve_file=resolve_file,
         dry_run=dry_run,
+        message=message,
+        properties=properties,
+        retries=retries,
         external_blob_bases=external_blob_bases,
         actor_id=acting(),
         engine=engine,
@@ -154,13 +165,7 @@ def _show_plan(result: MergeResult, out: Output) -> None:
         for each in result.counts
     ]
     lines += [f"conflict: {found.subject}: {found.message}" for found in result.conflicts]
-    shape = {
-        **result.to_json(),
-        "dry_run": True,
-        "counts": [each.to_json() for each in result.counts],
-        "merge_conflicts": [found.to_json() for found in result.conflicts],
-    }
-    out.result("\n".join(lines), shape)
+    out.result("\n".join(lines), result.to_json())
 
 
 @command.command("conflicts")
@@ -171,23 +176,35 @@ def _show_plan(result: MergeResult, out: Output) -> None:
 @click.option(
     "--out",
     "path",
-    required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to write one line per conflict.",
+    help="A file for one line of JSON per conflict.",
 )
 @json_option
 def conflicts(
-    uri: str | None, source: str, target: str, strategy: str, path: Path, as_json: bool
+    uri: str | None, source: str, target: str, strategy: str, path: Path | None, as_json: bool
 ) -> None:
-    """Write what conflicts to a file: edit `take`, then `branch merge --resolve` it.
+    """Show what conflicts, or write it to a file: edit `take`, then `branch merge --resolve` it.
 
-    Where no row conflicts, the file lists the rules of the schema that the merge would break.
+    Where no row conflicts, these are the rules of the schema that the merge would break.
     """
     graph = open_graph(uri, read_only=True)
     lines = list(graph.merge_conflicts(source, target, strategy=strategy))
+    if path is None:
+        found = cast("list[dict[str, Any]]", [read_json(line) for line in lines])
+        report = {"source": source, "target": target, "conflicts": found}
+        text = "\n".join(_conflict_line(each) for each in found)
+        Output(as_json=as_json).result(text or "(no conflicts)", report)
+        return
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     shape = {"source": source, "target": target, "conflicts": len(lines), "out": str(path)}
     Output(as_json=as_json).result(f"wrote {len(lines)} conflicts to {path}", shape)
+
+
+def _conflict_line(conflict: Mapping[str, Any]) -> str:
+    """Return one conflict as people read it."""
+    entity = "" if conflict["id"] is None else f" '{on_one_line(conflict['id'])}'"
+    what = f"{conflict['entity_kind']} {conflict['type']}{entity}"
+    return f"{what}: {conflict['kind']}: {on_one_line(conflict['message'])}"
 
 
 @command.command("delete")

@@ -11,6 +11,7 @@ import click
 from omnigraph.cli.address import acting, graph_address, open_graph, open_target
 from omnigraph.cli.options.blobs import external_blob_option
 from omnigraph.cli.options.commit_filter import commit_filter
+from omnigraph.cli.options.commit_note import commit_options, retries_option
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.options.selection import page_size, selected, selection_options
 from omnigraph.cli.output.change_lines import ChangeText
@@ -139,6 +140,8 @@ def _change_text(page: CommitPage, text: ChangeText) -> str:
     type=click.Choice(["source", "target"]),
     help="Undo (source) or leave alone (target) what was changed again since.",
 )
+@commit_options
+@retries_option
 @external_blob_option
 @json_option
 def revert(
@@ -146,6 +149,9 @@ def revert(
     commit_id: str,
     branch: str,
     prefer: str | None,
+    message: str | None,
+    properties: dict[str, str],
+    retries: int,
     external_blob_bases: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -155,6 +161,9 @@ def revert(
         commit_id,
         branch=branch,
         prefer=prefer,
+        message=message,
+        properties=properties,
+        retries=retries,
         external_blob_bases=external_blob_bases,
         actor_id=acting(),
     )

@@ -12,6 +12,7 @@ from omnigraph.cli.address import (
     open_graph,
     open_target,
 )
+from omnigraph.cli.options.commit_note import commit_options
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.streams import say
@@ -81,18 +82,25 @@ def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: boo
 @graph_address
 @_desired
 @click.option("--allow-data-loss", is_flag=True, help="Purge what drops remove.")
+@commit_options
 @json_option
 def apply(
     uri: str | None,
     schema_path: Path,
     allow_data_loss: bool,
+    message: str | None,
+    properties: dict[str, str],
     as_json: bool,
 ) -> None:
     """Make another schema the accepted one, with what it means for stored rows."""
     graph, out = open_target(uri, as_json=as_json)
     with graph:
         result = graph.apply_schema_file(
-            schema_path, allow_data_loss=allow_data_loss, actor_id=acting()
+            schema_path,
+            allow_data_loss=allow_data_loss,
+            actor_id=acting(),
+            message=message,
+            properties=properties,
         )
         for warning in result.warnings:
             say(f"warning: {warning}", err=True)
