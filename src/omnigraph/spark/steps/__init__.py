@@ -2,14 +2,26 @@
 
 from omnigraph.spark.steps.failures import SparkStepError
 from omnigraph.spark.steps.sample import SampleCheck, check_sample
+from omnigraph.spark.steps.stream import (
+    MicroBatch,
+    MicroBatches,
+    StreamReads,
+    add_stream_columns,
+    stream_frame,
+)
 from omnigraph.spark.steps.workspace import FileInfo, HighMark, SourceRead, Workspace
 
 __all__ = [
     "FileInfo",
     "HighMark",
+    "MicroBatch",
+    "MicroBatches",
     "SampleCheck",
     "SourceRead",
     "SparkStepError",
+    "StreamReads",
     "Workspace",
+    "add_stream_columns",
     "check_sample",
+    "stream_frame",
 ]

@@ -1,0 +1,205 @@
+"""Pipelines with a trigger: every micro-batch is one commit, once; and what stops a stream."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.pipelines import Pipeline, RunRecord, RunState
+from omnigraph.pipelines.record import read_record
+from support.json_shapes import problems
+from support.pipelines import SCHEMA, Place, counts_of
+from support.terminal import Terminal
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+NOW = "trigger: {available_now: true}\n"
+PEOPLE = """\
+sources:
+  people: {format: parquet, path: in, schema: 'name STRING, age INT', options: {maxFilesPerTrigger: 1}}
+load: [{node: Person, from: people, mode: %s, map: {name: name, age: age}}]
+"""
+
+
+def batches(pipeline: Pipeline, **options: bool) -> list[RunRecord]:
+    """Run a stream, and return its micro-batches."""
+    found: list[RunRecord] = []
+    last = pipeline.run(on_batch=found.append, **options)
+    assert (found[-1] if found else last) == last
+    return found
+
+
+def numbers(place: Place) -> list[int]:
+    """Return the micro-batches in the commits, newest first."""
+    runs = [read_record(commit.properties) for commit in place.graph.commits.list()]
+    return [run.batch.number for run in runs if run is not None and run.batch is not None]
+
+
+def checkpoint(place: Place) -> Path:
+    return place.folder / "graph.omni.checkpoints" / "social" / "main"
+
+
+def test_every_micro_batch_is_one_commit_and_a_repeated_one_is_skipped(place: Place) -> None:
+    (place.folder / "in").mkdir()
+    pipeline = place.pipeline(NOW + PEOPLE % "append", "direct")
+    assert pipeline.run().state is RunState.NOTHING_NEW
+    assert place.operations == ["init"]
+    place.parquet("in/a.parquet", name=["ann", "bob"], age=[1, 2])
+    place.parquet("in/b.parquet", name=["cy"], age=[3])
+    first = batches(pipeline)
+    assert [run.batch.number for run in first if run.batch] == [0, 1]
+    assert [counts_of(run)["Person"][0] for run in first] == [2, 1]
+    commit = place.graph.commits.list(limit=1)[0]
+    assert json.loads(commit.properties["job"])["batch_id"] == 1
+    assert json.loads(commit.properties["inputs"])[0]["source"] == "people"
+    # The process was killed after the commit and before Spark knew of it.
+    (checkpoint(place) / "commits" / "1").unlink()
+    place.graph.branches.create(f"pipeline/social/{first[1].run_id}")
+    again = batches(pipeline)
+    assert [run.run_id for run in again] == [first[1].run_id]
+    assert again[0].graph_commit_id == first[1].graph_commit_id
+    assert place.graph.branches.list() == ["main"]
+    # A micro-batch without rows leaves its mark.
+    place.parquet("in/c.parquet", name=[], age=[])
+    place.parquet("in/d.parquet", name=["dan"], age=[4], country=["ignored"])
+    assert [counts_of(run)["Person"][0] for run in batches(pipeline)] == [0, 1]
+    assert numbers(place) == [3, 2, 1, 0]
+    assert place.people() == {"ann": 1, "bob": 2, "cy": 3, "dan": 4}
+    history = pipeline.history().runs
+    assert [(run.batch.number, run.state) for run in history if run.batch] == [
+        (number, RunState.SUCCEEDED) for number in (3, 2, 1, 0)
+    ]
+
+
+def test_a_checkpoint_that_does_not_belong_to_the_graph_is_refused(place: Place) -> None:
+    place.parquet("in/a.parquet", name=["ann"], age=[1])
+    place.parquet("in/b.parquet", name=["bob"], age=[2])
+    pipeline = place.pipeline(NOW + PEOPLE % "merge", "direct")
+    assert len(batches(pipeline)) == 2
+    kept = place.folder / "kept"
+    shutil.copytree(checkpoint(place), kept)
+    shutil.rmtree(checkpoint(place))
+    lost = pipeline.run()
+    assert lost.state is RunState.FAILED
+    assert "the graph has micro-batch 1 of another checkpoint; nothing was loaded" in str(
+        lost.error
+    )
+    assert [run.state for run in batches(pipeline, begin_again=True)] == [RunState.SUCCEEDED] * 2
+    assert numbers(place) == [1, 0, 1, 0]
+    # The old one knows nothing of that.
+    shutil.rmtree(checkpoint(place))
+    shutil.copytree(kept, checkpoint(place))
+    place.parquet("in/c.parquet", name=["cy"], age=[3])
+    old = pipeline.run(begin_again=True)
+    assert "the graph has micro-batch 1 of another checkpoint" in str(old.error)
+    assert place.people() == {"ann": 1, "bob": 2}
+    elsewhere = place.pipeline(
+        NOW.replace("}", f", checkpoint: {kept}}}") + PEOPLE % "merge", "direct"
+    )
+    other = Graph.init(place.folder / "other.omni", SCHEMA)
+    moved = Pipeline.load(elsewhere.file.path, graph=other.uri).run()
+    assert "the graph has no micro-batch of it" in str(moved.error)
+    assert len(other.commits.list()) == 1
+
+
+def test_checks_that_fail_stop_the_stream_and_the_micro_batch_comes_again(place: Place) -> None:
+    checks = "checks: [{name: ages, sql: SELECT max(age) AS n FROM Person, expect: n < %d}]\n"
+    reject = "on_error: {policy: quarantine, dir: out, max: 1}\n"
+    text = NOW + PEOPLE % "merge" + reject
+    place.parquet("in/a.parquet", name=["ann", None], age=[1, 1])
+    place.parquet("in/b.parquet", name=["bob"], age=[50])
+    first, second = batches(place.pipeline(text + checks % 50))
+    assert (first.state, counts_of(first)) == (RunState.SUCCEEDED, {"Person": (1, 0, 0, 1)})
+    assert (second.state, second.checks[0].value) == (RunState.CHECKS_FAILED, 50)
+    assert (place.people(), place.people(second.branch or "")) == (
+        {"ann": 1},
+        {"ann": 1, "bob": 50},
+    )
+    assert place.operations == ["merge", "init"]
+    assert place.pipeline(text).history().runs[0].to_json() == second.to_json()
+    place.parquet("in/c.parquet", name=["ann"], age=[7])
+    repaired = batches(place.pipeline(text + checks % 51))
+    assert [run.run_id for run in repaired][0] == second.run_id
+    assert [run.state for run in repaired] == [RunState.SUCCEEDED] * 2
+    assert place.people() == {"ann": 7, "bob": 50}
+    assert place.graph.branches.list() == ["main"]
+    assert len(list((place.folder / "out").iterdir())) == 1
+
+
+def test_several_streams_and_a_static_source_are_one_micro_batch(place: Place) -> None:
+    place.parquet("in/a.parquet", name=["ann", "bob"], code=["de", "fr"])
+    place.parquet("edges/a.parquet", a=["ann"], b=["bob"])
+    (place.folder / "countries.csv").write_text("code,label\nde,Germany\nfr,France\n")
+    text = """\
+sources:
+  people: {format: parquet, path: in}
+  follows: {format: parquet, path: edges}
+  countries: {format: csv, path: countries.csv, options: {header: true}, stream: false}
+views:
+  placed: SELECT name, label AS country FROM people JOIN countries USING (code)
+load:
+  - {node: Person, from: placed, mode: merge}
+  - {edge: Knows, from: follows, mode: merge, src: a, dst: b, map: {id: "concat(a, b)"}}
+"""
+    (only,) = batches(place.pipeline(NOW + text, "direct"))
+    assert counts_of(only) == {"Person": (2, 0, 0, 0), "Knows": (1, 0, 0, 0)}
+    assert place.operations == ["load", "init"]
+    (place.folder / "countries.csv").write_text("code,label\nit,Italy\n")
+    place.parquet("in/b.parquet", name=["cy"], code=["it"])
+    (more,) = batches(place.pipeline(NOW + text, "direct"))
+    assert counts_of(more) == {"Person": (1, 0, 0, 0), "Knows": (0, 0, 0, 0)}
+    swapped = text.replace("path: in}", "path: x}").replace("path: edges", "path: in")
+    swapped = swapped.replace("path: x", "path: edges")
+    wrong = place.pipeline(NOW + swapped.replace("SELECT name", "SELECT a AS name"), "direct").run()
+    assert wrong.state is RunState.FAILED, wrong
+
+
+def test_a_stream_is_stopped_after_the_micro_batch_that_is_running(place: Place) -> None:
+    for number in range(3):
+        place.parquet(f"in/{number}.parquet", name=[f"p{number}"], age=[number])
+    every = "trigger: {every: 0s}\n"
+    stop = threading.Event()
+    found: list[RunRecord] = []
+
+    def stopping(step: str) -> None:
+        if step.startswith("loading"):
+            stop.set()
+
+    pipeline = place.pipeline(every + PEOPLE % "append", "direct")
+    last = pipeline.run(on_batch=found.append, report=stopping, stop=stop)
+    assert (last.state, len(found)) == (RunState.SUCCEEDED, 1)
+    now = place.pipeline(NOW + PEOPLE % "append", "direct")
+    assert len(batches(now)) in (2, 3)
+    assert numbers(place) == [2, 1, 0]
+    assert place.people() == {"p0": 0, "p1": 1, "p2": 2}
+
+
+def test_a_stream_prints_an_event_for_every_micro_batch(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.folder)
+    place.write(NOW + PEOPLE % "append", "direct")
+    place.parquet("in/a.parquet", name=["ann"], age=[1])
+    place.parquet("in/b.parquet", name=["ann"], age=[2])
+    omnigraph = Terminal(capsys)
+    plan = omnigraph("pipeline", "plan", "social.yaml", "--json")
+    assert problems("pipeline-plan", plan.json) == []
+    assert plan.json["trigger"] == {"available_now": True}
+    failed = omnigraph("pipeline", "run", "social.yaml", "--json", "--quiet")
+    assert failed.code == 1
+    events = [json.loads(line) for line in failed.out.splitlines()]
+    assert [problems("pipeline-run", one) for one in events] == [[], []]
+    assert [(one["batch_id"], one["state"]) for one in events] == [(0, "succeeded"), (1, "failed")]
+    assert "ann" in events[1]["error"]
+    status = omnigraph("pipeline", "status", "social.yaml", "--json")
+    assert status.json["last_run"] == events[1]
+    place.write(NOW + PEOPLE % "merge", "direct")
+    mended = omnigraph("pipeline", "run", "social.yaml", "--quiet")
+    assert (mended.code, mended.out.splitlines()[1]) == (0, "  Person: 1 updated")
+    named = omnigraph("pipeline", "run", "social.yaml", "--run-id", "x")
+    assert (named.code, "its runs take no id" in named.err) == (1, True)
