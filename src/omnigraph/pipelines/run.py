@@ -39,6 +39,7 @@ from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.branch import RunBranch, RunReplacedError
 from omnigraph.pipelines.checks import run_checks
+from omnigraph.pipelines.deletions import left_ids
 from omnigraph.pipelines.diagnostics import PipelineFileError
 from omnigraph.pipelines.file.model import PipelineFile, Publish
 from omnigraph.pipelines.history import (
@@ -195,6 +196,9 @@ class RunTables:
     steps: Sequence[Mapped]
     commits_unchanged: bool
     """Whether there is a commit even if no row changes, for what it says of the run."""
+    leaving: Sequence[Mapped] = ()
+    """Steps whose rows were changed at their source: what they have been is deleted, unless it is
+    loaded again. The workspace can show the rows before the changes."""
 
 
 @dataclass
@@ -280,6 +284,10 @@ class OneRun:
             for one in _counts(_by_key(result), replaced):
                 before = counts.get(one.type_name, TypeCounts(one.type_name))
                 counts[one.type_name] = before.plus(one)
+        for name, number in self._delete_left(tables).items():
+            has_changed |= number > 0
+            before = counts.get(name, TypeCounts(name))
+            counts[name] = before.plus(TypeCounts(name, deleted=number))
         self.has_loaded = True
         self.record = replace(self.record, counts=tuple(counts.values()))
         if not has_changed and not tables.commits_unchanged:
@@ -331,7 +339,8 @@ class OneRun:
             for key, parts in by_type.items()
         }
         policy = self.file.on_error
-        return graph.load(
+        folder = policy.folder and _free_folder(policy.folder, self.record.run_id)
+        result = graph.load(
             frames,
             mode=steps[0].step.mode,
             branch=branch,
@@ -339,15 +348,34 @@ class OneRun:
             message=self.branch.message,
             actor_id=self.options.actor_id,
             on_error="quarantine" if policy.quarantines else "fail",
-            quarantine=None
-            if policy.folder is None
-            else _free_folder(policy.folder, self.record.run_id),
+            quarantine=folder,
             max_errors=policy.rows_max,
             engine="spark",
             spark=workspace.session,
             progress=self.options.shows_progress,
             cancelled=self.options.cancelled,
         )
+        if folder is not None and not result.rejected:
+            with suppress(OSError):
+                folder.rmdir()
+        return result
+
+    def _delete_left(self, tables: RunTables) -> dict[str, int]:
+        """Delete the rows of changed sources that the steps do not give any more."""
+        if not tables.leaving:
+            return {}
+        gone = left_ids(self.file, tables.workspace, tables.leaving)
+        if not any(gone.values()):
+            return {}
+        self.options.report(f"deleting from {self.branch.name}")
+        branch = self.branch
+        with branch.held():
+            result = self.graph.delete_rows(
+                gone, branch=branch.name, expected_head=branch.head, actor_id=branch.actor_id
+            )
+        if result.commit is not None:
+            branch.head = result.commit.graph_commit_id
+        return {TableKey(key).type_name: number for key, number in result.deleted.items()}
 
     def _stated(self, record: RunRecord) -> RunRecord:
         """Add a commit to the branch of the run that holds its record."""

@@ -149,9 +149,26 @@ def followed_read(source: Source) -> Source:
     return _without(source, *_OF_A_STREAM)
 
 
-def noticed_read(source: Source) -> Source:
+def noticed_read(file: PipelineFile, source: Source) -> Source:
     """Return how a stream notices that a followed graph has new commits."""
-    return _with(followed_read(source), readChangeFeed="true", startingVersion="latest")
+    read = _with(followed_read(source), readChangeFeed="true", startingVersion="latest")
+    commits_max = _commits_max(file, source)
+    return _with(read, maxCommitsPerTrigger=str(commits_max)) if commits_max else read
+
+
+def _commits_max(file: PipelineFile, source: Source) -> int:
+    """Return how many commits of a graph a micro-batch reads at most; 0 for all of them.
+
+    All types of a graph are read up to the same commit, so the smallest number counts.
+    """
+    given = [
+        int(value)
+        for one in file.sources.values()
+        if one.is_followed and graph_of(one) == graph_of(source)
+        for name, value in one.options.items()
+        if name.lower() == _COMMITS_MAX
+    ]
+    return min(given, default=0)
 
 
 def has_nothing_new(file: PipelineFile, prepared: Prepared) -> bool:
@@ -321,7 +338,7 @@ class _Preparing:
         read = followed_read(source)
         starting = options.get(_STARTING)
         start = None if self._mark is None else self._mark.value
-        end = self._head(start, int(options.get(_COMMITS_MAX, 0)))
+        end = self._head(start, _commits_max(self._file, source))
         found = _Found(self._described(version=end), Watermark("version", end))
         begins = start is None and starting is not None and starting != "latest"
         if start == end or (start is None and starting == "latest"):

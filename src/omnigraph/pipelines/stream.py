@@ -25,6 +25,7 @@ from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.graph import CommitLog, Graph
 from omnigraph.pipelines.branch import RunBranch
 from omnigraph.pipelines.file.model import PipelineFile, Source
+from omnigraph.pipelines.file.view_order import sources_of
 from omnigraph.pipelines.history import BranchLog, Published, newest_run
 from omnigraph.pipelines.mapping import Mapped
 from omnigraph.pipelines.record import BatchOfStream, RunRecord, RunState
@@ -128,6 +129,7 @@ class _Stream:
         assert file.trigger is not None  # noqa: S101 - only streams come here
         options.report("reading sources")
         self.sources = sources_digest(file)
+        self._require_same_sources()
         workspace = Workspace(options.spark, file.spark)
         self.checking = Workspace(options.spark, file.spark)
         batches = MicroBatches(
@@ -144,6 +146,20 @@ class _Stream:
         except _BatchFailedError as failed:
             return failed.run
         return self.last
+
+    def _require_same_sources(self) -> None:
+        """Refuse a file with other streams, before Spark reads them by the old checkpoint."""
+        log = BranchLog(self.graph, self.file.target.branch)
+        newest = newest_run(self.graph, log, self.file.name, is_batch=True)
+        last = None if newest is None else newest.batch
+        if last is None or self.options.begins_again or last.sources == self.sources:
+            return
+        raise StreamCheckpointError(
+            self.file.name,
+            last.number + 1,
+            self.file.checkpoint,
+            "it was made for other sources than the file has now",
+        )
 
     def _map(self, batches: MicroBatches) -> None:
         """Check views, mappings and checks once: a stream keeps the columns of its start."""
@@ -184,12 +200,28 @@ class _Stream:
             run.has_read(prepared, batch.workspace)
             for name, sql in self.file.views.items():
                 batch.workspace.add_view(name, sql)
-            tables = RunTables(batch.workspace, self.checking, self.steps, commits_unchanged=True)
-            return run.publish(tables)
+            return run.publish(
+                RunTables(
+                    batch.workspace,
+                    self.checking,
+                    self.steps,
+                    commits_unchanged=True,
+                    leaving=self._leaving(prepared.followed),
+                )
+            )
         except BatchPublishedError as known:
             self.options.report(f"micro-batch {batch.number} was published before")
             run.branch.drop()
             return known.run
+
+    def _leaving(self, changed: Sequence[str]) -> list[Mapped]:
+        """Return the steps that read sources of which changes were read."""
+        file = self.file
+        return [
+            one
+            for one in self.steps
+            if sources_of(one.step.source, file.sources, file.views).intersection(changed)
+        ]
 
 
 @dataclass
@@ -230,8 +262,6 @@ def mismatch(batch: BatchOfStream, newest: RunRecord | None) -> str | None:
         return f"the graph has micro-batch {last.number} of another checkpoint"
     if last.number + 1 != batch.number:
         return f"the newest micro-batch in the graph is {last.number}"
-    if last.sources != batch.sources:
-        return "it was made for other sources than the file has now"
     return None
 
 
@@ -258,5 +288,5 @@ def _identity(source: Source) -> list[object]:
 
 def _reads(file: PipelineFile) -> StreamReads:
     streams = [source for source in file.sources.values() if source.is_stream]
-    noticed = {graph_of(one): noticed_read(one) for one in streams if one.is_followed}
+    noticed = {graph_of(one): noticed_read(file, one) for one in streams if one.is_followed}
     return StreamReads([one for one in streams if not one.is_followed], list(noticed.values()))

@@ -113,7 +113,7 @@ def _add_columns(source: Source, analysis: Analysis, workspace: Workspace) -> No
     reads_new_files = incremental is not None and incremental.kind == "new_files"
     try:
         if source.is_followed:
-            stream_frame(workspace, noticed_read(source))
+            stream_frame(workspace, noticed_read(analysis.file, source))
             workspace.add_source(followed_read(source))
         elif source.is_stream:
             add_stream_columns(workspace, read)

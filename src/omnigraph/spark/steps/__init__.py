@@ -1,7 +1,7 @@
 """The steps of a declared pipeline as DataFrames: sources, views, mappings, checks."""
 
 from omnigraph.spark.steps.failures import SparkStepError
-from omnigraph.spark.steps.sample import SampleCheck, check_sample
+from omnigraph.spark.steps.sample import SampleCheck, check_sample, mapped_ids
 from omnigraph.spark.steps.stream import (
     MicroBatch,
     MicroBatches,
@@ -23,5 +23,6 @@ __all__ = [
     "Workspace",
     "add_stream_columns",
     "check_sample",
+    "mapped_ids",
     "stream_frame",
 ]

@@ -104,7 +104,8 @@ class MicroBatches:
         def take_frame(frame: DataFrame, number: int) -> None:
             with self._turn:
                 self._started.wait()
-                if self._is_stopping:
+                if self._is_stopping or stop.is_set():
+                    self._is_stopping = True
                     raise _StoppedError
                 try:
                     take(self._batch(frame, number))
@@ -118,8 +119,9 @@ class MicroBatches:
             try:
                 self._await(query, stop)
             except Exception:
+                is_expected = self._is_stopping
                 self._end(query)
-                if self._failure is None:
+                if not is_expected:
                     raise
             except BaseException:
                 cancelled.set()

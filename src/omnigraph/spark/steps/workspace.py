@@ -176,6 +176,12 @@ class Workspace:
         with step(what):
             return frame.limit(rows_max).toArrow()
 
+    @staticmethod
+    def whole(frame: DataFrame, what: str) -> pa.Table:
+        """Return all rows of a frame."""
+        with step(what):
+            return frame.toArrow()
+
     # -- questions --------------------------------------------------------------------------------
 
     def rows(self, sql: str, what: str) -> tuple[list[str], list[dict[str, Any]]]:

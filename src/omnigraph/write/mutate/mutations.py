@@ -15,8 +15,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
@@ -43,6 +45,7 @@ from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.mutate.pending_rows import PendingChanges
+from omnigraph.write.mutate.removal import remove_rows
 from omnigraph.write.mutate.statements import Affected, StatementRunner
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.validate import Validated, validate
@@ -82,6 +85,14 @@ class MutationResult:
 
 
 @dataclass(frozen=True)
+class RemovalResult:
+    """How many rows were deleted in each table that was named; `commit` is None for none."""
+
+    deleted: Mapping[str, int]
+    commit: GraphCommit | None
+
+
+@dataclass(frozen=True)
 class MutationRequest:
     """A mutation query of a text, with its parameters and options."""
 
@@ -92,6 +103,16 @@ class MutationRequest:
     expected_head: str | None = None
     actor_id: str | None = None
     external_blob_bases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RemovalRequest:
+    """Rows to delete, by their ids in each table."""
+
+    ids: Mapping[str, Sequence[str]]
+    incarnation: Incarnation
+    expected_head: str | None = None
+    actor_id: str | None = None
 
 
 class Mutations:
@@ -138,6 +159,27 @@ class Mutations:
             decided = change.rests_on(snapshot) if plan.is_strict else {}
         raise AssertionError("the last attempt returns or raises")
 
+    def remove(self, request: RemovalRequest) -> RemovalResult:
+        """Delete rows, and the edges at deleted nodes, as one commit.
+
+        Ids that are not there are passed over.
+        """
+        branch = request.incarnation.branch
+        with self._committer.reserved_lock(branch, operation="mutation"):
+            snapshot = self._repository.history.snapshot(request.incarnation)
+            self._committer.require_schema(snapshot.schema.schema_hash)
+            Requirements(expected_head=request.expected_head).require(snapshot.state)
+            pending = PendingChanges(snapshot, snapshot.catalog)
+            deleted = {
+                key: remove_rows(pending, snapshot.catalog, TableKey(key), pa.array(ids, pa.utf8()))
+                for key, ids in request.ids.items()
+            }
+            delta = pending.delta()
+            if delta.is_empty:
+                return RemovalResult(deleted, commit=None)
+            change = _Change(Affected(), delta, pending.decisive_entries())
+            return RemovalResult(deleted, self._commit(request, change, snapshot))
+
     def _result(
         self,
         request: MutationRequest,
@@ -180,7 +222,7 @@ class Mutations:
         return _Change(affected, delta, pending.decisive_entries())
 
     def _commit(
-        self, request: MutationRequest, change: _Change, snapshot: Snapshot
+        self, request: MutationRequest | RemovalRequest, change: _Change, snapshot: Snapshot
     ) -> GraphCommit | None:
         """Validate, stage and publish a change."""
         clock = self._repository.clock
