@@ -193,6 +193,29 @@ def test_a_stream_is_stopped_after_the_micro_batch_that_is_running(place: Place)
     assert place.people() == {"p0": 0, "p1": 1, "p2": 2}
 
 
+def test_a_source_that_changes_its_columns_loses_nothing(place: Place) -> None:
+    arrive(place, "in/a.parquet", name=["ann"], age=[1])
+    text = PEOPLE.replace("    schema: name STRING, age BIGINT\n", "") % "merge"
+    pipeline = place.pipeline(NOW + text, "direct")
+    assert len(batches(pipeline)) == 1
+    arrive(place, "in/b.parquet", name=["bob"], age=[2], country=["de"])
+    arrive(place, "in/c.parquet", name=["cy"], years=[3])
+    more, lacking = batches(pipeline)
+    assert json.loads(place.graph.commits.list(limit=1)[0].properties["inputs"])[0]["files"] == 1
+    assert (more.state, lacking.state) == (RunState.SUCCEEDED, RunState.FAILED)
+    problem = "has no column 'age', which the stream has had from its start"
+    assert str(lacking.error).endswith(problem)
+    arrive(place, "in/c.parquet", name=["cy"], age=["3"])
+    changed = pipeline.run()
+    assert changed.state is RunState.FAILED
+    assert "Parquet column [age]" in str(changed.error)
+    arrive(place, "in/c.parquet", name=["cy"], age=[3])
+    arrive(place, "in/d.parquet", name=["ann", "ann"], age=[4, 5])
+    mended, twice = batches(pipeline)
+    assert (mended.state, twice.state) == (RunState.SUCCEEDED, RunState.FAILED)
+    assert place.people() == {"ann": 1, "bob": 2, "cy": 3}
+
+
 def test_a_stream_prints_an_event_for_every_micro_batch(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,7 +105,12 @@ def prepare_sources(file: PipelineFile, workspace: Workspace, published: Publish
     )
 
 
-def prepare_batch(file: PipelineFile, workspace: Workspace, before: Published) -> Prepared:
+def prepare_batch(
+    file: PipelineFile,
+    workspace: Workspace,
+    before: Published,
+    files: Mapping[str, Sequence[str]] | None = None,
+) -> Prepared:
     """Make the tables of a micro-batch known, except the rows of its streams.
 
     `before` is the micro-batch before it: from there on graphs are followed.
@@ -116,7 +121,10 @@ def prepare_batch(file: PipelineFile, workspace: Workspace, before: Published) -
         for name, source in file.sources.items()
     }
     return Prepared(
-        inputs=tuple(one.read for one in found.values()),
+        inputs=tuple(
+            replace(one.read, files=len(files[name])) if files and name in files else one.read
+            for name, one in found.items()
+        ),
         watermarks={
             name: one.watermark for name, one in found.items() if one.watermark is not None
         },

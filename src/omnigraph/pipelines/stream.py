@@ -120,6 +120,7 @@ class _Stream:
     graph: Graph
     last: RunRecord | None = None
     steps: Sequence[Mapped] = ()
+    batches: MicroBatches = field(init=False)
     checking: Workspace = field(init=False)
     sources: str = field(init=False)
 
@@ -132,17 +133,17 @@ class _Stream:
         self._require_same_sources()
         workspace = Workspace(options.spark, file.spark)
         self.checking = Workspace(options.spark, file.spark)
-        batches = MicroBatches(
+        self.batches = MicroBatches(
             workspace,
             _reads(file),
             checkpoint=file.checkpoint,
             every_s=file.trigger.every_s,
         )
-        self._map(batches)
+        self._map()
         options.report("waiting for rows")
         try:
             with signals_that_stop(options.stop, is_wanted=options.takes_signals):
-                batches.run(self._take, options.stop, options.cancelled)
+                self.batches.run(self._take, options.stop, options.cancelled)
         except _BatchFailedError as failed:
             return failed.run
         return self.last
@@ -161,11 +162,11 @@ class _Stream:
             "it was made for other sources than the file has now",
         )
 
-    def _map(self, batches: MicroBatches) -> None:
+    def _map(self) -> None:
         """Check views, mappings and checks once: a stream keeps the columns of its start."""
         empty = Workspace(self.options.spark, self.file.spark)
         prepare_batch(self.file, empty, Published())
-        batches.add_columns(empty)
+        self.batches.add_columns(empty)
         self.checking.add_types_without_rows(self.graph.schema.catalog())
         self.steps = mapped_steps(self.file, self.graph, empty, self.checking)
 
@@ -196,7 +197,8 @@ class _Stream:
         try:
             follows(BranchLog(self.graph, self.file.target.branch))
             before = Published(() if follows.before is None else (follows.before,))
-            prepared = prepare_batch(self.file, batch.workspace, before)
+            self.batches.require_columns(batch)
+            prepared = prepare_batch(self.file, batch.workspace, before, batch.files)
             run.has_read(prepared, batch.workspace)
             for name, sql in self.file.views.items():
                 batch.workspace.add_view(name, sql)

@@ -14,14 +14,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.spark.failures import translated
 from omnigraph.spark.steps.failures import SparkStepError, step
+from omnigraph.spark.steps.new_files import files_of_batch, require_columns
 from omnigraph.spark.steps.workspace import SourceRead, Workspace
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class MicroBatch:
     """The id of the checkpoint, made by Spark."""
     number: int
     workspace: Workspace
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The new files of the streams of which they are known."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,18 @@ class MicroBatches:
                 column = _column(place)
                 rows = frame.where(f"{column} IS NOT NULL").select(f"{column}.*")
                 workspace.add_frame(name, rows)
-        return MicroBatch(self._stream_id, number, workspace)
+        found = {
+            name: files_of_batch(self._checkpoint, place, number)
+            for place, name in enumerate(self._frames)
+        }
+        files = {name: paths for name, paths in found.items() if paths is not None}
+        return MicroBatch(self._stream_id, number, workspace, files)
+
+    def require_columns(self, batch: MicroBatch) -> None:
+        """Raise when a new file lacks a column that its stream has."""
+        for read in self._reads.rows:
+            names = self._frames[read.name].columns
+            require_columns(read, names, batch.files.get(read.name, ()))
 
 
 def _column(number: int) -> str:
