@@ -2,10 +2,10 @@
 
     .venv/bin/python -m bench pipeline_stream [--rows 10000] [--rounds 7]
 
-Each round has a file of its own. The stream takes it as one micro-batch; then `graph.load` loads the
-same file as a DataFrame into another graph. A micro-batch is measured from the end of the one before
-it, so what Spark does between two of them is a part of it. The first round does not count. The bar
-is a ratio of at most 1.5.
+Each round has a file of its own. The stream takes it as one micro-batch; then `graph.load` loads
+the same file as a DataFrame into another graph. A micro-batch is measured from the end of the one
+before it, so what Spark does between two of them is a part of it. The first round does not count.
+The bar is a ratio of at most 1.5.
 """
 
 from __future__ import annotations
