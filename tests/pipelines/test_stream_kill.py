@@ -31,6 +31,8 @@ ROUNDS = 6
 WAIT_S = 240
 """So long a driver may take for anything, on a machine that does other work too."""
 MOMENT_MAX_S = 3.0
+VICTIMS = [*["worker"] * 4, "driver", "jvm"]
+"""A driver and a JVM take long to start again."""
 
 _DRIVER = """\
 import sys
@@ -125,6 +127,15 @@ class Driver:
             time.sleep(0.02)
         return "driver"
 
+    def said(self) -> str:
+        """Return everything that it has said."""
+        return self._log.read_text(errors="replace")
+
+    def note(self, text: str) -> None:
+        """Add a line to its log, for whoever reads it."""
+        with self._log.open("a") as log:
+            log.write(f"{text}\n")
+
     def stop(self) -> int:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(WAIT_S)
@@ -177,11 +188,13 @@ def test_a_killed_stream_loses_and_repeats_nothing(
             files += 1
         driver.await_line("micro-batch")
         time.sleep(chance.uniform(0, MOMENT_MAX_S))
-        killed.append(driver.kill(chance.choice(["worker", "worker", "driver", "jvm"])))
+        killed.append(driver.kill(chance.choice(VICTIMS)))
+        driver.note(f"killed {killed[-1]}")
         driver.restart_if_dead()
     while len(_numbers(place)) < files:
         driver.await_line("ended")
     assert driver.stop() == 0
+    assert "Traceback" not in driver.said()
     assert _numbers(place) == list(range(files)), killed
     assert place.people() == model, killed
     assert place.graph.branches.list() == ["main"]

@@ -196,6 +196,8 @@ class RunTables:
     steps: Sequence[Mapped]
     commits_unchanged: bool
     """Whether there is a commit even if no row changes, for what it says of the run."""
+    are_small: bool = False
+    """Whether this process loads the rows: tasks would take longer to start than to work."""
     leaving: Sequence[Mapped] = ()
     """Steps whose rows were changed at their source: what they have been is deleted, unless it is
     loaded again. The workspace can show the rows before the changes."""
@@ -264,7 +266,7 @@ class OneRun:
 
         terms = CommitTerms(self.require, properties, tables.commits_unchanged)
         graph = self.graph.on_terms(terms)
-        result = self._load(graph, tables.workspace, tables.steps, branch)
+        result = self._load(graph, tables, tables.steps, branch)
         self.record = replace(self.record, counts=_counts(_by_key(result), replaced))
         if result.commit is None:
             return self._ended(RunState.NOTHING_NEW)
@@ -279,7 +281,7 @@ class OneRun:
             part = list(group)
             self.options.report(f"loading {self.branch.name} ({part[0].step.mode})")
             replaced = self._replaced(part, self.branch.name)
-            result = self._load_branch(tables.workspace, part)
+            result = self._load_branch(tables, part)
             has_changed |= result.commit is not None
             for one in _counts(_by_key(result), replaced):
                 before = counts.get(one.type_name, TypeCounts(one.type_name))
@@ -310,11 +312,11 @@ class OneRun:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def _load_branch(self, workspace: Workspace, steps: Sequence[Mapped]) -> LoadResult:
+    def _load_branch(self, tables: RunTables, steps: Sequence[Mapped]) -> LoadResult:
         """Load some steps of one mode onto the branch of the run."""
         branch = self.branch
         with branch.held():
-            result = self._load(self.graph, workspace, steps, branch.name, head=branch.head)
+            result = self._load(self.graph, tables, steps, branch.name, head=branch.head)
         if result.commit is not None:
             branch.head = result.commit.graph_commit_id
         return result
@@ -322,13 +324,14 @@ class OneRun:
     def _load(
         self,
         graph: Graph,
-        workspace: Workspace,
+        tables: RunTables,
         steps: Sequence[Mapped],
         branch: str,
         *,
         head: str | None = None,
     ) -> LoadResult:
         """Load some steps of one mode as one commit, on this head of the branch."""
+        workspace = tables.workspace
         by_type: dict[str, list[Mapped]] = {}
         for one in steps:
             by_type.setdefault(one.entity_type.table_key, []).append(one)
@@ -340,8 +343,11 @@ class OneRun:
         }
         policy = self.file.on_error
         folder = policy.folder and _free_folder(policy.folder, self.record.run_id)
+        data: Mapping[str, object] = frames
+        if tables.are_small:
+            data = {key: workspace.whole(frame, f"load of {key}") for key, frame in frames.items()}
         result = graph.load(
-            frames,
+            data,
             mode=steps[0].step.mode,
             branch=branch,
             expected_head=head,
@@ -350,8 +356,8 @@ class OneRun:
             on_error="quarantine" if policy.quarantines else "fail",
             quarantine=folder,
             max_errors=policy.rows_max,
-            engine="spark",
-            spark=workspace.session,
+            engine="local" if tables.are_small else "spark",
+            spark=None if tables.are_small else workspace.session,
             progress=self.options.shows_progress,
             cancelled=self.options.cancelled,
         )

@@ -37,8 +37,8 @@ from omnigraph.pipelines.run import (
     mapped_steps,
 )
 from omnigraph.pipelines.signals import signals_that_stop
-from omnigraph.pipelines.sources import graph_of, noticed_read, prepare_batch
-from omnigraph.spark.steps import MicroBatch, MicroBatches, StreamReads, Workspace
+from omnigraph.pipelines.sources import Prepared, graph_of, noticed_read, prepare_batch
+from omnigraph.spark.steps import SMALL_BYTES, MicroBatch, MicroBatches, StreamReads, Workspace
 
 _OPTIONS_OF_A_READ: Final = ("node", "edge", "branch", "readchangefeed", "startingversion")
 
@@ -208,6 +208,7 @@ class _Stream:
                     self.checking,
                     self.steps,
                     commits_unchanged=True,
+                    are_small=batch.is_small and self._reads_little(prepared),
                     leaving=self._leaving(prepared.followed),
                 )
             )
@@ -215,6 +216,11 @@ class _Stream:
             self.options.report(f"micro-batch {batch.number} was published before")
             run.branch.drop()
             return known.run
+
+    def _reads_little(self, prepared: Prepared) -> bool:
+        """Whether the sources that are read whole are small files."""
+        whole = [one for one in prepared.inputs if not self.file.sources[one.source].is_stream]
+        return all(one.bytes is not None and one.bytes <= SMALL_BYTES for one in whole)
 
     def _leaving(self, changed: Sequence[str]) -> list[Mapped]:
         """Return the steps that read sources of which changes were read."""

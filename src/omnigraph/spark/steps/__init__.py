@@ -3,6 +3,7 @@
 from omnigraph.spark.steps.failures import SparkStepError
 from omnigraph.spark.steps.sample import SampleCheck, check_sample, mapped_ids
 from omnigraph.spark.steps.stream import (
+    SMALL_BYTES,
     MicroBatch,
     MicroBatches,
     StreamReads,
@@ -12,6 +13,7 @@ from omnigraph.spark.steps.stream import (
 from omnigraph.spark.steps.workspace import FileInfo, HighMark, SourceRead, Workspace
 
 __all__ = [
+    "SMALL_BYTES",
     "FileInfo",
     "HighMark",
     "MicroBatch",

@@ -43,6 +43,17 @@ def files_of_batch(checkpoint: str, stream: int, batch: int) -> tuple[str, ...] 
         return None
 
 
+def bytes_of(files: Sequence[str]) -> int | None:
+    """Return how large files are together; None where that is not known."""
+    try:
+        paths = [local_path(file) for file in files]
+        return (
+            sum(path.stat().st_size for path in paths if path is not None) if all(paths) else None
+        )
+    except OSError:
+        return None
+
+
 def local_path(place: str) -> Path | None:
     """Return a place as a local path; None for another storage."""
     if "://" in place or place.startswith("file:"):

@@ -14,15 +14,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.spark.failures import translated
+from omnigraph.spark.failures import SparkJobError, translated
 from omnigraph.spark.steps.failures import SparkStepError, step
-from omnigraph.spark.steps.new_files import files_of_batch, require_columns
+from omnigraph.spark.steps.new_files import bytes_of, files_of_batch, require_columns
 from omnigraph.spark.steps.workspace import SourceRead, Workspace
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 1
 _LAST_BATCH_S: Final = 600.0
+SMALL_BYTES: Final = 4 << 20
 _INFERENCE: Final = "spark.sql.streaming.schemaInference"
 _NOTICE: Final = "_omnigraph_notice"
 
@@ -55,8 +56,17 @@ class MicroBatch:
     """The id of the checkpoint, made by Spark."""
     number: int
     workspace: Workspace
+    streams: int
+    """How many sources give new rows."""
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The new files of the streams of which they are known."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all new rows are in a few small files."""
+        paths = [path for found in self.files.values() for path in found]
+        size = bytes_of(paths) if len(self.files) == self.streams else None
+        return size is not None and size <= SMALL_BYTES
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,7 @@ class MicroBatches:
         self._started = threading.Event()
         self._is_stopping = False
         self._failure: BaseException | None = None
+        self._batch_workspace: Workspace | None = None
         self._frames = {read.name: stream_frame(workspace, read) for read in reads.rows}
 
     def add_columns(self, workspace: Workspace) -> None:
@@ -117,7 +128,7 @@ class MicroBatches:
                     self._is_stopping = True
                     raise
 
-        with translated("stream"):
+        with translated("stream"), _lost_session():
             query = self._start(take_frame)
             try:
                 self._await(query, stop)
@@ -183,7 +194,11 @@ class MicroBatches:
         return whole
 
     def _batch(self, frame: DataFrame, number: int) -> MicroBatch:
-        workspace = Workspace(frame.sparkSession, {}, is_own=True)
+        if self._batch_workspace is None:
+            # Spark has one session for all micro-batches of a query.
+            self._batch_workspace = Workspace(frame.sparkSession, {}, is_own=True)
+        workspace = self._batch_workspace
+        workspace.forget_changes()
         if len(self._frames) == 1 and not self._reads.noticed:
             workspace.add_frame(next(iter(self._frames)), frame)
         else:
@@ -196,13 +211,23 @@ class MicroBatches:
             for place, name in enumerate(self._frames)
         }
         files = {name: paths for name, paths in found.items() if paths is not None}
-        return MicroBatch(self._stream_id, number, workspace, files)
+        streams = len(self._frames) + len(self._reads.noticed)
+        return MicroBatch(self._stream_id, number, workspace, streams, files)
 
     def require_columns(self, batch: MicroBatch) -> None:
         """Raise when a new file lacks a column that its stream has."""
         for read in self._reads.rows:
             names = self._frames[read.name].columns
             require_columns(read, names, batch.files.get(read.name, ()))
+
+
+@contextmanager
+def _lost_session() -> Iterator[None]:
+    """Raise as an error of ours that the process of Spark has ended."""
+    try:
+        yield
+    except ConnectionError as error:
+        raise SparkJobError("stream", "the process of Spark has ended") from error
 
 
 def _column(number: int) -> str:

@@ -269,6 +269,10 @@ class Workspace:
             self._before[name] = before.where("_change_type <> 'insert'").drop(*FEED_COLUMNS)
             self._name(after.where("_change_type <> 'delete'").drop(*FEED_COLUMNS), name)
 
+    def forget_changes(self) -> None:
+        """Forget the rows before changes: other tables are read next."""
+        self._before.clear()
+
     def show_rows_before(self) -> None:
         """Give the tables of changes the rows that have been changed or deleted, as they were."""
         for name, frame in self._before.items():
