@@ -32,6 +32,8 @@ def _declared(file: PipelineFile) -> Iterator[str]:
     target = file.target
     yield f"{file.name} -> {target.graph} {target.branch} {target.publish}"
     yield f"branch of its own: {file.uses_branch}"
+    if file.trigger is not None:
+        yield f"{file.trigger} at {file.checkpoint}"
     for source in file.sources.values():
         yield file.variables.hide(f"source {source}")
     for name, text in file.views.items():

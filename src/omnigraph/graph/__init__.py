@@ -71,7 +71,7 @@ from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedResult
 from omnigraph.write.export.exporter import ExportResult
 from omnigraph.write.load.result import LoadCounts, LoadResult
-from omnigraph.write.mutate.mutations import ChangedRows, MutationResult
+from omnigraph.write.mutate.mutations import ChangedRows, MutationResult, RemovalResult
 from omnigraph.write.schema_apply import SchemaApplied
 
 __all__ = [
@@ -139,6 +139,7 @@ __all__ = [
     "RecoveryAuditRow",
     "Registry",
     "RegistryError",
+    "RemovalResult",
     "RepairReport",
     "Report",
     "ResultColumn",

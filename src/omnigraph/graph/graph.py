@@ -99,7 +99,13 @@ from omnigraph.write.load.input.source import RecordInput
 from omnigraph.write.load.input.table_source import TableInput
 from omnigraph.write.load.options import LoadOptions, Missing, NullCells, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
-from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
+from omnigraph.write.mutate.mutations import (
+    MutationRequest,
+    MutationResult,
+    Mutations,
+    RemovalRequest,
+    RemovalResult,
+)
 from omnigraph.write.stage.delta import WriteMode
 
 
@@ -718,6 +724,39 @@ class Graph(FlatNames):
         return Mutations(
             self._session.repository, self._session.committer, self._session.embedder(embed)
         ).run(request)
+
+    def delete_rows(
+        self,
+        ids: Mapping[str, Sequence[str]],
+        *,
+        branch: str | None = None,
+        expected_head: str | None = None,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        actor_id: str | None = None,
+    ) -> RemovalResult:
+        """Delete rows by their ids as one commit: `{"node:Person": ["ann"], "edge:Knows": []}`.
+
+        The edges at a deleted node go with it. Ids that are not there are passed over. With
+        `expected_head`, nothing happens when the branch has another head.
+        """
+        self._session.require_writable("mutate")
+        actor_id = self._session.authorize(
+            Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
+        )
+        check_id("the expected head", expected_head)
+        check_commit_texts(message=message, properties=properties)
+        request = RemovalRequest(
+            ids,
+            self._session.incarnation_of(branch),
+            expected_head,
+            actor_id,
+            message,
+            dict(properties or {}),
+        )
+        return Mutations(
+            self._session.repository, self._session.committer, self._session.embedder(EmbedMode.OFF)
+        ).remove(request)
 
     def embed(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from omnigraph.pipelines.diagnostics import Findings, did_you_mean
 from omnigraph.pipelines.file.model import Check, LoadStep, PipelineFile
-from omnigraph.pipelines.file.view_order import tables_read
+from omnigraph.pipelines.file.view_order import sources_of, tables_read
 from omnigraph.pipelines.mapping import (
     Mapped,
     entity_type_of,
@@ -20,7 +20,7 @@ from omnigraph.pipelines.mapping import (
     unread_columns,
 )
 from omnigraph.query import MutationPlan, compile_text, parse_queries
-from omnigraph.schema import Catalog, EntityType
+from omnigraph.schema import Catalog, EntityType, NodeType
 from omnigraph.spark.steps import SparkStepError, Workspace
 from omnigraph.spark.steps.sample import end_problem, kind_problem
 from omnigraph.syntax import SourceError
@@ -98,12 +98,23 @@ class Analysis:
         if step.kind == "edge" and step.mode == "merge" and "id" not in found.expressions:
             message = f"edges of '{entity_type.name}' have no 'id', so every run adds them again"
             self.findings.warning("edges_without_id", step.path, message)
+        self._require_ids(found)
         kinds_hold = [
             self._expression(found, column, text)
             for column, text in found.expressions.items()
             if column in (*loadable(entity_type), *step.ends)
         ]
         return found if names_hold and all(kinds_hold) else None
+
+    def _require_ids(self, found: Mapped) -> None:
+        """Refuse rows of a followed graph that could not be found again to be deleted."""
+        step, entity_type = found.step, found.entity_type
+        if (isinstance(entity_type, NodeType) and entity_type.key) or "id" in found.expressions:
+            return
+        for name in sorted(sources_of(step.source, self.file.sources, self.file.views)):
+            if self.file.sources[name].is_followed:
+                message = f"'{entity_type.name}' has no key, so rows of '{name}' need an 'id'"
+                self.findings.error("missing_property", step.path, message)
 
     def _names_hold(self, step: LoadStep, entity_type: EntityType) -> bool:
         if step.mapping is None:

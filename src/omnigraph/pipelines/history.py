@@ -18,6 +18,8 @@ from omnigraph.pipelines.record import RunRecord, RunState, Watermark, read_reco
 
 BRANCHES: Final = "pipeline"
 _PAGE: Final = 500
+_NEWEST: Final = 10
+"""The newest run is most often among so many commits."""
 
 
 def run_branch(pipeline: str, run_id: str) -> str:
@@ -71,15 +73,31 @@ def published_runs(graph: Graph, log: CommitLog, pipeline: str) -> Published:
     return Published(tuple({run.run_id: run for run in reversed(found)}.values())[::-1])
 
 
-def commits_of(log: CommitLog) -> Iterator[GraphCommit]:
+def newest_run(
+    graph: Graph, log: CommitLog, pipeline: str, *, is_batch: bool = False
+) -> RunRecord | None:
+    """Find the newest published run in the commits of a branch; perhaps only micro-batches count.
+
+    Commits are read until it is found.
+    """
+    for commit in commits_of(log, first=_NEWEST):
+        run = _record_of(graph, commit, pipeline)
+        if run is not None and run.state is RunState.SUCCEEDED and (run.batch or not is_batch):
+            return run
+    return None
+
+
+def commits_of(log: CommitLog, *, first: int = _PAGE) -> Iterator[GraphCommit]:
     """Yield the commits of a branch, newest first, a page at a time."""
     before: int | None = None
+    size = first
     while True:
-        page = log.commits(limit=_PAGE, before=before)
+        page = log.commits(limit=size, before=before)
         yield from page
-        if len(page) < _PAGE:
+        if len(page) < size:
             return
         before = page[-1].manifest_version
+        size = _PAGE
 
 
 def _record_of(graph: Graph, commit: GraphCommit, pipeline: str) -> RunRecord | None:
@@ -135,7 +153,7 @@ class History:
 
 def history_of(graph: Graph, branch: str, pipeline: str) -> History:
     """Return the runs of a pipeline that loads this branch."""
-    published = published_runs(graph, _BranchLog(graph, branch), pipeline)
+    published = published_runs(graph, BranchLog(graph, branch), pipeline)
     known = {run.run_id for run in published.runs}
     others = [run for run in unpublished_runs(graph, pipeline) if run.run_id not in known]
     runs = sorted((*published.runs, *others), key=lambda run: run.started_at, reverse=True)
@@ -143,7 +161,9 @@ def history_of(graph: Graph, branch: str, pipeline: str) -> History:
 
 
 @dataclass(frozen=True)
-class _BranchLog:
+class BranchLog:
+    """The commits of a branch, as they are when they are asked for."""
+
     graph: Graph
     branch: str
 
@@ -154,4 +174,4 @@ class _BranchLog:
 
 def published_on(graph: Graph, branch: str, pipeline: str) -> Published:
     """Read the published runs of a pipeline on a branch."""
-    return published_runs(graph, _BranchLog(graph, branch), pipeline)
+    return published_runs(graph, BranchLog(graph, branch), pipeline)

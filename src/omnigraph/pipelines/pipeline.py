@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from omnigraph.pipelines.history import History, history_of
 from omnigraph.pipelines.plan import SAMPLE_ROWS, Plan, plan_pipeline
 from omnigraph.pipelines.record import RunRecord
 from omnigraph.pipelines.run import RunOptions, run_pipeline
+from omnigraph.pipelines.stream import run_stream
 from omnigraph.pipelines.validate import Validation, read_text, validate_file, validate_text
 
 
@@ -68,15 +70,37 @@ class Pipeline:
         spark: object | None = None,
         progress: bool = False,
         report: Callable[[str], None] | None = None,
+        on_batch: Callable[[RunRecord], None] | None = None,
+        stop: threading.Event | None = None,
+        begin_again: bool = False,
+        takes_signals: bool = False,
     ) -> RunRecord:
         """Run it, and return what became of the run; a run that failed is returned, not raised.
 
         A run with the `run_id` of one that was published is not repeated. `progress` shows what
         Spark does on stderr, `report` is called with each step.
+
+        With a `trigger` the file is a stream, and its last micro-batch is returned; `on_batch` is
+        called with each of them. Once `stop` is set, the stream ends after the one that is
+        running; with `takes_signals` SIGINT and SIGTERM set it. With `begin_again` a stream may
+        read everything once more, where its checkpoint was lost.
         """
-        options = RunOptions(run_id=run_id, actor_id=actor_id, spark=spark, shows_progress=progress)
+        options = RunOptions(
+            run_id=run_id,
+            actor_id=actor_id,
+            spark=spark,
+            shows_progress=progress,
+            begins_again=begin_again,
+            takes_signals=takes_signals,
+        )
         if report is not None:
             options = replace(options, report=report)
+        if on_batch is not None:
+            options = replace(options, on_batch=on_batch)
+        if stop is not None:
+            options = replace(options, stop=stop)
+        if self.file.trigger is not None:
+            return run_stream(self.file, options)
         return run_pipeline(self.file, options)
 
     def history(self) -> History:

@@ -9,9 +9,9 @@ from typing import Final
 from omnigraph.graph import Graph, OpenMode
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.file.model import PipelineFile
-from omnigraph.pipelines.history import published_on
+from omnigraph.pipelines.history import Published, published_on
 from omnigraph.pipelines.mapping import Mapped
-from omnigraph.pipelines.sources import Prepared, SourceEmptyError, prepare_sources
+from omnigraph.pipelines.sources import Prepared, SourceEmptyError, as_batch, prepare_sources
 from omnigraph.spark.steps import SampleCheck, Workspace, check_sample
 
 SAMPLE_ROWS: Final = 1_000
@@ -61,6 +61,7 @@ class Plan:
                 for check in self.file.checks
             ],
             "publish": str(self.file.target.publish),
+            **({} if self.file.trigger is None else {"trigger": self.file.trigger.to_json()}),
         }
 
     def _source(self, name: str) -> dict[str, object]:
@@ -82,10 +83,12 @@ def plan_pipeline(
     """Plan a run; rows are read for the sample, and nothing is written."""
     target = file.target
     with Graph.open(target.graph, branch=target.branch, mode=OpenMode.READ_ONLY) as graph:
-        published = published_on(graph, target.branch, file.name)
+        published = Published()
+        if file.trigger is None:
+            published = published_on(graph, target.branch, file.name)
         catalog = graph.schema.catalog()
     workspace, checking = Workspace(spark, file.spark), Workspace(spark, file.spark)
-    prepared = prepare_sources(file, workspace, published)
+    prepared = prepare_sources(as_batch(file), workspace, published)
     for source in prepared.without_columns:
         raise SourceEmptyError(source)
     checking.add_types_without_rows(catalog)

@@ -4,12 +4,13 @@ A record is the properties of a commit. Each value is JSON:
 
 | property | content |
 |---|---|
-| `job` | `{namespace: "pipeline", name, file_digest, run_id}` |
+| `job` | `{namespace: "pipeline", name, file_digest, run_id, batch_id?}` |
 | `inputs` | `[{source, uri, format, version?, rows?, bytes?, files?}]` |
 | `outputs` | per type `{inserted, updated, deleted, unchanged, rejected}` |
 | `columns` | `{"Person.name": ["people.full_name"]}`, for plain columns of sources |
 | `checks` | `[{name, expect, value, passed, severity?, error?}]` |
 | `watermarks` | per source `{kind, value, type?}`: where the next run begins |
+| `stream` | of a micro-batch: `{id, batch_id, sources}`: its checkpoint, number and streams |
 | `run` | `{state, branch?, started_at, finished_at?, error?}` |
 | `files.<source>.<n>` | the files that this run has read, as hashes joined by blanks |
 | `engine`, `spark_app_id`, `omnigraph_version`, `python_version` | plain texts |
@@ -30,7 +31,7 @@ from typing import Any, Final, cast
 NAMESPACE: Final = "pipeline"
 FILES_PREFIX: Final = "files."
 RESERVED_PROPERTIES: Final = frozenset(
-    {"job", "inputs", "outputs", "columns", "checks", "watermarks", "run"}
+    {"job", "inputs", "outputs", "columns", "checks", "watermarks", "run", "stream"}
     | {"engine", "spark_app_id", "omnigraph_version", "python_version"}
 )
 _HASHES_PER_PROPERTY: Final = 3_500
@@ -136,6 +137,25 @@ class InputRead:
 
 
 @dataclass(frozen=True)
+class BatchOfStream:
+    """Which micro-batch of which stream a run is."""
+
+    stream_id: str
+    """The id of the checkpoint, made by Spark."""
+    number: int
+    sources: str = ""
+    """A digest of what the stream reads; another one does not fit the checkpoint."""
+
+    def is_same(self, other: BatchOfStream) -> bool:
+        """Whether two are the same micro-batch, whatever its file says now."""
+        return (self.stream_id, self.number) == (other.stream_id, other.number)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the stored form."""
+        return {"id": self.stream_id, "batch_id": self.number, "sources": self.sources}
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """Everything that is known of one run."""
 
@@ -156,6 +176,7 @@ class RunRecord:
     files: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Hashes of the files that were read, by source."""
     engine: Mapping[str, str] = field(default_factory=dict)
+    batch: BatchOfStream | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the run as programs see it."""
@@ -163,6 +184,7 @@ class RunRecord:
             "run_id": self.run_id,
             "pipeline": self.pipeline,
             "state": str(self.state),
+            "batch_id": None if self.batch is None else self.batch.number,
             "branch": self.branch,
             "graph_commit_id": self.graph_commit_id,
             "started_at": self.started_at,
@@ -172,7 +194,7 @@ class RunRecord:
             "watermarks": {name: mark.value for name, mark in self.watermarks.items()},
             "error": self.error,
         }
-        optional = ("branch", "graph_commit_id", "finished_at", "error")
+        optional = ("batch_id", "branch", "graph_commit_id", "finished_at", "error")
         return {
             key: value for key, value in shape.items() if value is not None or key not in optional
         }
@@ -186,7 +208,13 @@ class RunRecord:
             "finished_at": self.finished_at,
             "error": None if self.error is None else self.error[:_SHOWN_MAX],
         }
-        job = {"namespace": NAMESPACE, "name": self.pipeline, "run_id": self.run_id}
+        job: dict[str, object] = {
+            "namespace": NAMESPACE,
+            "name": self.pipeline,
+            "run_id": self.run_id,
+        }
+        if self.batch is not None:
+            job["batch_id"] = self.batch.number
         values: dict[str, object] = {
             "job": job | {"file_digest": self.file_digest},
             "inputs": [one.to_json() for one in self.inputs],
@@ -195,6 +223,7 @@ class RunRecord:
             "checks": [one.to_json() for one in self.checks],
             "watermarks": {name: mark.to_json() for name, mark in self.watermarks.items()},
             "run": {key: value for key, value in run.items() if value is not None},
+            "stream": None if self.batch is None else self.batch.to_json(),
         }
         texts = {
             key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value
@@ -275,7 +304,14 @@ def read_record(properties: Mapping[str, str], pipeline: str | None = None) -> R
         columns=_object(properties.get("columns")),
         files=_files_of(properties),
         engine={key: properties[key] for key in ENGINE_KEYS if key in properties},
+        batch=_batch_of(_object(properties.get("stream"))),
     )
+
+
+def _batch_of(shape: dict[str, Any]) -> BatchOfStream | None:
+    if "id" not in shape or "batch_id" not in shape:
+        return None
+    return BatchOfStream(str(shape["id"]), int(shape["batch_id"]), str(shape.get("sources", "")))
 
 
 ENGINE_KEYS: Final = ("engine", "spark_app_id", "omnigraph_version", "python_version")

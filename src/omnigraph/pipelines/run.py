@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,12 +39,13 @@ from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.branch import RunBranch, RunReplacedError
 from omnigraph.pipelines.checks import run_checks
+from omnigraph.pipelines.deletions import left_ids
 from omnigraph.pipelines.diagnostics import PipelineFileError
 from omnigraph.pipelines.file.model import PipelineFile, Publish
 from omnigraph.pipelines.history import (
     Published,
+    newest_run,
     published_on,
-    published_runs,
     run_branch,
     unpublished_runs,
 )
@@ -83,6 +85,16 @@ class RunOptions:
     shows_progress: bool = False
     report: Callable[[str], None] = field(default=lambda _: None)
     """Called with what the run does next."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Ends a stream after the micro-batch that is running."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Ends a load without a commit."""
+    on_batch: Callable[[RunRecord], None] = field(default=lambda _: None)
+    """Called with every micro-batch of a stream when it has ended."""
+    begins_again: bool = False
+    """Whether a stream may begin where other runs of the pipeline have loaded already."""
+    takes_signals: bool = False
+    """Whether SIGINT and SIGTERM set `stop`."""
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -93,7 +105,7 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
     target = file.target
     with Graph.open(target.graph, branch=target.branch) as graph:
         published = published_on(graph, target.branch, file.name)
-        _drop_published(graph, file, published, options.actor_id)
+        drop_published(graph, file, published, options.actor_id)
         known = published.run(run_id) or _reviewed(graph, file, run_id)
         if known is not None:
             options.report(f"run {run_id} was published before")
@@ -107,20 +119,54 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
             file_digest=file.digest,
             branch=branch.name if file.uses_branch else None,
         )
-        run = _Run(file, options, graph, published, branch, record)
-        try:
-            return run.do()
-        except PipelineFileError:
-            branch.drop()
-            raise
-        except OmnigraphError as error:
-            return run.failed(error)
-        except BaseException:
-            branch.drop()
-            raise
+        first = _RequireFirst(graph, file.name, published.last_run_id)
+        run = OneRun(file, options, graph, branch, record, first)
+        return run.outcome(lambda: _read_and_publish(run, published))
 
 
-def _drop_published(
+def _read_and_publish(run: OneRun, published: Published) -> RunRecord:
+    """Read the sources, then load, check and publish."""
+    file, options = run.file, run.options
+    options.report("reading sources")
+    workspace = Workspace(options.spark, file.spark)
+    prepared = prepare_sources(file, workspace, published)
+    run.has_read(prepared, workspace)
+    if has_nothing_new(file, prepared):
+        return run.nothing_new()
+    for source in prepared.without_columns:
+        raise SourceEmptyError(source)
+    checking = Workspace(options.spark, file.spark)
+    checking.add_types_without_rows(run.graph.schema.catalog())
+    steps = mapped_steps(file, run.graph, workspace, checking)
+    commits_unchanged = prepared.moved or not prepared.news
+    return run.publish(RunTables(workspace, checking, steps, commits_unchanged=commits_unchanged))
+
+
+def mapped_steps(
+    file: PipelineFile, graph: Graph, workspace: Workspace, checking: Workspace
+) -> list[Mapped]:
+    """Check views, mappings and checks against the columns that there are now."""
+    findings = file.findings()
+    steps = Analysis(file, graph.schema.catalog(), workspace, checking, findings).run()
+    findings.require_usable(str(file.path))
+    return steps
+
+
+@dataclass(frozen=True)
+class _RequireFirst:
+    """Refuses to publish after another run of the pipeline."""
+
+    graph: Graph
+    pipeline: str
+    known_run_id: str | None
+
+    def __call__(self, log: CommitLog) -> None:
+        newest = newest_run(self.graph, log, self.pipeline)
+        if newest is not None and newest.run_id != self.known_run_id:
+            raise RunOvertakenError(self.pipeline, newest.run_id)
+
+
+def drop_published(
     graph: Graph, file: PipelineFile, published: Published, actor_id: str | None
 ) -> None:
     """Remove branches of published runs whose process was killed before it could do so."""
@@ -141,24 +187,53 @@ def _reviewed(graph: Graph, file: PipelineFile, run_id: str) -> RunRecord | None
     return next((run for run in done if run.run_id == run_id), None)
 
 
+@dataclass(frozen=True)
+class RunTables:
+    """The rows that a run publishes, and the tables of its checks."""
+
+    workspace: Workspace
+    checking: Workspace
+    steps: Sequence[Mapped]
+    commits_unchanged: bool
+    """Whether there is a commit even if no row changes, for what it says of the run."""
+    are_small: bool = False
+    """Whether this process loads the rows: tasks would take longer to start than to work."""
+    leaving: Sequence[Mapped] = ()
+    """Steps whose rows were changed at their source: what they have been is deleted, unless it is
+    loaded again. The workspace can show the rows before the changes."""
+
+
 @dataclass
-class _Run:
+class OneRun:
+    """One run, or one micro-batch of a stream: loads, checks and publishes what was read."""
+
     file: PipelineFile
     options: RunOptions
     graph: Graph
-    published: Published
     branch: RunBranch
     record: RunRecord
     """What is known so far."""
+    require: Callable[[CommitLog], None]
+    """Raises when the run must not be published on this state of the target."""
     has_loaded: bool = False
+
+    def outcome(self, work: Callable[[], RunRecord]) -> RunRecord:
+        """Return what became of the run: a failure is a record as well, a broken file is raised."""
+        try:
+            return work()
+        except PipelineFileError:
+            self.branch.drop()
+            raise
+        except OmnigraphError as error:
+            return self.failed(error)
+        except BaseException:
+            self.branch.drop()
+            raise
 
     # -- the steps --------------------------------------------------------------------------------
 
-    def do(self) -> RunRecord:
-        options, file = self.options, self.file
-        options.report("reading sources")
-        workspace = Workspace(options.spark, file.spark)
-        prepared = prepare_sources(file, workspace, self.published)
+    def has_read(self, prepared: Prepared, workspace: Workspace) -> None:
+        """Record what was found of the sources."""
         self.record = replace(
             self.record,
             inputs=prepared.inputs,
@@ -166,77 +241,63 @@ class _Run:
             files=prepared.files,
             engine=_engine(workspace),
         )
-        if has_nothing_new(file, prepared):
-            self.record = replace(self.record, branch=None)
-            return self._ended(RunState.NOTHING_NEW)
-        for source in prepared.without_columns:
-            raise SourceEmptyError(source)
-        checking = Workspace(options.spark, file.spark)
-        steps = self._mapped(workspace, checking)
-        columns = {name: read for step in steps for name, read in step.plain_columns.items()}
+
+    def nothing_new(self) -> RunRecord:
+        """End without a commit."""
+        self.record = replace(self.record, branch=None)
+        return self._ended(RunState.NOTHING_NEW)
+
+    def publish(self, tables: RunTables) -> RunRecord:
+        """Load the rows, check them, and bring them to the target as one commit."""
+        columns = {name: read for step in tables.steps for name, read in step.plain_columns.items()}
         self.record = replace(self.record, columns=columns)
-        if not file.uses_branch:
-            return self._load_directly(workspace, steps, prepared)
-        return self._write_audit_publish(workspace, checking, steps, prepared)
+        if not self.file.uses_branch:
+            return self._load_directly(tables)
+        return self._write_audit_publish(tables)
 
-    def _mapped(self, workspace: Workspace, checking: Workspace) -> list[Mapped]:
-        """Check views, mappings and checks against the columns that there are now."""
-        findings = self.file.findings()
-        catalog = self.graph.schema.catalog()
-        checking.add_types_without_rows(catalog)
-        steps = Analysis(self.file, catalog, workspace, checking, findings).run()
-        findings.require_usable(str(self.file.path))
-        return steps
-
-    def _load_directly(
-        self, workspace: Workspace, steps: Sequence[Mapped], prepared: Prepared
-    ) -> RunRecord:
+    def _load_directly(self, tables: RunTables) -> RunRecord:
         self.options.report(f"loading {self.file.target.branch}")
         branch = self.file.target.branch
-        replaced = self._replaced(steps, branch)
+        replaced = self._replaced(tables.steps, branch)
 
         def properties(counts: Mapping[str, LoadCounts]) -> Mapping[str, str]:
             done = replace(self.record, state=RunState.SUCCEEDED, counts=_counts(counts, replaced))
             return self._properties(replace(done, finished_at=self._now()))
 
-        commits_unchanged = prepared.moved or not prepared.news
-        terms = CommitTerms(self._require_first, properties, commits_unchanged)
+        terms = CommitTerms(self.require, properties, tables.commits_unchanged)
         graph = self.graph.on_terms(terms)
-        result = self._load(graph, workspace, steps, branch)
+        result = self._load(graph, tables, tables.steps, branch)
         self.record = replace(self.record, counts=_counts(_by_key(result), replaced))
         if result.commit is None:
             return self._ended(RunState.NOTHING_NEW)
         self.record = replace(self.record, graph_commit_id=result.commit.graph_commit_id)
         return self._ended(RunState.SUCCEEDED)
 
-    def _write_audit_publish(
-        self,
-        workspace: Workspace,
-        checking: Workspace,
-        steps: Sequence[Mapped],
-        prepared: Prepared,
-    ) -> RunRecord:
+    def _write_audit_publish(self, tables: RunTables) -> RunRecord:
         self.branch.cut(self.file.target.branch)
         counts: dict[str, TypeCounts] = {}
         has_changed = False
-        for _, group in groupby(steps, key=lambda one: one.step.mode):
+        for _, group in groupby(tables.steps, key=lambda one: one.step.mode):
             part = list(group)
             self.options.report(f"loading {self.branch.name} ({part[0].step.mode})")
             replaced = self._replaced(part, self.branch.name)
-            result = self._load_branch(workspace, part)
+            result = self._load_branch(tables, part)
             has_changed |= result.commit is not None
             for one in _counts(_by_key(result), replaced):
                 before = counts.get(one.type_name, TypeCounts(one.type_name))
                 counts[one.type_name] = before.plus(one)
+        for name, number in self._delete_left(tables).items():
+            has_changed |= number > 0
+            before = counts.get(name, TypeCounts(name))
+            counts[name] = before.plus(TypeCounts(name, deleted=number))
         self.has_loaded = True
         self.record = replace(self.record, counts=tuple(counts.values()))
-        if not has_changed and prepared.news and not prepared.moved:
+        if not has_changed and not tables.commits_unchanged:
             self.branch.drop()
-            self.record = replace(self.record, branch=None)
-            return self._ended(RunState.NOTHING_NEW)
+            return self.nothing_new()
         if self.file.checks:
             self.options.report(f"checking {self.branch.name}")
-        checks = run_checks(self.file, self.graph, self.branch.name, checking)
+        checks = run_checks(self.file, self.graph, self.branch.name, tables.checking)
         self.record = replace(self.record, checks=checks)
         stopping = [one for one in checks if one.stops]
         if stopping:
@@ -251,11 +312,11 @@ class _Run:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def _load_branch(self, workspace: Workspace, steps: Sequence[Mapped]) -> LoadResult:
+    def _load_branch(self, tables: RunTables, steps: Sequence[Mapped]) -> LoadResult:
         """Load some steps of one mode onto the branch of the run."""
         branch = self.branch
         with branch.held():
-            result = self._load(self.graph, workspace, steps, branch.name, head=branch.head)
+            result = self._load(self.graph, tables, steps, branch.name, head=branch.head)
         if result.commit is not None:
             branch.head = result.commit.graph_commit_id
         return result
@@ -263,13 +324,14 @@ class _Run:
     def _load(
         self,
         graph: Graph,
-        workspace: Workspace,
+        tables: RunTables,
         steps: Sequence[Mapped],
         branch: str,
         *,
         head: str | None = None,
     ) -> LoadResult:
         """Load some steps of one mode as one commit, on this head of the branch."""
+        workspace = tables.workspace
         by_type: dict[str, list[Mapped]] = {}
         for one in steps:
             by_type.setdefault(one.entity_type.table_key, []).append(one)
@@ -280,22 +342,46 @@ class _Run:
             for key, parts in by_type.items()
         }
         policy = self.file.on_error
-        return graph.load(
-            frames,
+        folder = policy.folder and _free_folder(policy.folder, self.record.run_id)
+        data: Mapping[str, object] = frames
+        if tables.are_small:
+            data = {key: workspace.whole(frame, f"load of {key}") for key, frame in frames.items()}
+        result = graph.load(
+            data,
             mode=steps[0].step.mode,
             branch=branch,
             expected_head=head,
             message=self.branch.message,
             actor_id=self.options.actor_id,
             on_error="quarantine" if policy.quarantines else "fail",
-            quarantine=None
-            if policy.folder is None
-            else _free_folder(policy.folder, self.record.run_id),
+            quarantine=folder,
             max_errors=policy.rows_max,
-            engine="spark",
-            spark=workspace.session,
+            engine="local" if tables.are_small else "spark",
+            spark=None if tables.are_small else workspace.session,
             progress=self.options.shows_progress,
+            cancelled=self.options.cancelled,
         )
+        if folder is not None and not result.rejected:
+            with suppress(OSError):
+                folder.rmdir()
+        return result
+
+    def _delete_left(self, tables: RunTables) -> dict[str, int]:
+        """Delete the rows of changed sources that the steps do not give any more."""
+        if not tables.leaving:
+            return {}
+        gone = left_ids(self.file, tables.workspace, tables.leaving)
+        if not any(gone.values()):
+            return {}
+        self.options.report(f"deleting from {self.branch.name}")
+        branch = self.branch
+        with branch.held():
+            result = self.graph.delete_rows(
+                gone, branch=branch.name, expected_head=branch.head, actor_id=branch.actor_id
+            )
+        if result.commit is not None:
+            branch.head = result.commit.graph_commit_id
+        return {TableKey(key).type_name: number for key, number in result.deleted.items()}
 
     def _stated(self, record: RunRecord) -> RunRecord:
         """Add a commit to the branch of the run that holds its record."""
@@ -306,16 +392,8 @@ class _Run:
         self.options.report(f"publishing to {target}")
         published = replace(record, branch=None)
         properties = self._properties(published)
-        terms = CommitTerms(
-            self._require_first, lambda _: properties, merged_commit=self.branch.head
-        )
+        terms = CommitTerms(self.require, lambda _: properties, merged_commit=self.branch.head)
         return replace(published, graph_commit_id=self.branch.merge(target, terms))
-
-    def _require_first(self, log: CommitLog) -> None:
-        """Refuse to publish after another run of the pipeline."""
-        newer = published_runs(self.graph, log, self.file.name).last_run_id
-        if newer is not None and newer != self.published.last_run_id:
-            raise RunOvertakenError(self.file.name, newer)
 
     # -- failures ---------------------------------------------------------------------------------
 

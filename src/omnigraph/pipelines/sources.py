@@ -11,19 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import takewhile
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph, OpenMode
 from omnigraph.pipelines.file.model import Incremental, PipelineFile, Source
 from omnigraph.pipelines.file.read import FILE_FORMATS
-from omnigraph.pipelines.history import Published
+from omnigraph.pipelines.history import BranchLog, Published, commits_of
 from omnigraph.pipelines.record import InputRead, Watermark, file_hash
 from omnigraph.spark.steps import FileInfo, SparkStepError, Workspace
 from omnigraph.spark.steps.workspace import mark_literal
 from omnigraph.texts import redacted
 
 _STORAGE: Final = "storage."
+_COMMITS_MAX: Final = "maxcommitspertrigger"
+_STARTING: Final = "startingversion"
+_OF_A_STREAM: Final = (_COMMITS_MAX, _STARTING)
 _PINNED_BY: Final = frozenset({"versionasof", "timestampasof", "readchangefeed"})
 
 
@@ -61,6 +65,8 @@ class Prepared:
     """Whether the next run begins elsewhere than this one did."""
     without_columns: tuple[str, ...] = ()
     """Sources that have neither files nor a schema."""
+    followed: tuple[str, ...] = ()
+    """Types of other graphs of which changes are read, and not all rows."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +79,14 @@ class _Found:
     has_news: bool = True
     moved: bool = False
     has_columns: bool = True
+    has_changes: bool = False
 
 
 def prepare_sources(file: PipelineFile, workspace: Workspace, published: Published) -> Prepared:
     """Make the tables of all sources known, each with the rows that this run reads."""
+    heads: dict[tuple[str, str], str] = {}
     found = {
-        name: _Preparing(file, source, workspace, published).prepare()
+        name: _Preparing(file, source, workspace, published, heads).prepare()
         for name, source in file.sources.items()
     }
     carried = published.watermarks
@@ -97,6 +105,80 @@ def prepare_sources(file: PipelineFile, workspace: Workspace, published: Publish
     )
 
 
+def prepare_batch(
+    file: PipelineFile,
+    workspace: Workspace,
+    before: Published,
+    files: Mapping[str, Sequence[str]] | None = None,
+) -> Prepared:
+    """Make the tables of a micro-batch known, except the rows of its streams.
+
+    `before` is the micro-batch before it: from there on graphs are followed.
+    """
+    heads: dict[tuple[str, str], str] = {}
+    found = {
+        name: _Preparing(file, source, workspace, before, heads).prepare_for_batch()
+        for name, source in file.sources.items()
+    }
+    return Prepared(
+        inputs=tuple(
+            replace(one.read, files=len(files[name])) if files and name in files else one.read
+            for name, one in found.items()
+        ),
+        watermarks={
+            name: one.watermark for name, one in found.items() if one.watermark is not None
+        },
+        followed=tuple(name for name, one in found.items() if one.has_changes),
+    )
+
+
+def as_batch(file: PipelineFile) -> PipelineFile:
+    """Return a file whose streams are read as by the first run of a pipeline without a trigger."""
+    kinds = {one.name: _as_batch(one) if one.is_stream else one for one in file.sources.values()}
+    return replace(file, sources=kinds)
+
+
+def _as_batch(source: Source) -> Source:
+    if source.is_followed:
+        return replace(followed_read(source), incremental=Incremental("version"))
+    if source.format in FILE_FORMATS:
+        return replace(source, incremental=Incremental("new_files"))
+    return source
+
+
+def graph_of(source: Source) -> tuple[str, str]:
+    """Return the graph and branch that a source reads."""
+    options = {name.lower(): value for name, value in source.options.items()}
+    return source.paths[0], options.get("branch", "main")
+
+
+def followed_read(source: Source) -> Source:
+    """Return how the rows of a followed type are read."""
+    return _without(source, *_OF_A_STREAM)
+
+
+def noticed_read(file: PipelineFile, source: Source) -> Source:
+    """Return how a stream notices that a followed graph has new commits."""
+    read = _with(followed_read(source), readChangeFeed="true", startingVersion="latest")
+    commits_max = _commits_max(file, source)
+    return _with(read, maxCommitsPerTrigger=str(commits_max)) if commits_max else read
+
+
+def _commits_max(file: PipelineFile, source: Source) -> int:
+    """Return how many commits of a graph a micro-batch reads at most; 0 for all of them.
+
+    All types of a graph are read up to the same commit, so the smallest number counts.
+    """
+    given = [
+        int(value)
+        for one in file.sources.values()
+        if one.is_followed and graph_of(one) == graph_of(source)
+        for name, value in one.options.items()
+        if name.lower() == _COMMITS_MAX
+    ]
+    return min(given, default=0)
+
+
 def has_nothing_new(file: PipelineFile, prepared: Prepared) -> bool:
     """Whether all sources are incremental and none of them has news."""
     return len(prepared.news) == len(file.sources) and not any(prepared.news.values())
@@ -106,12 +188,19 @@ class _Preparing:
     """Prepares one source."""
 
     def __init__(
-        self, file: PipelineFile, source: Source, workspace: Workspace, published: Published
+        self,
+        file: PipelineFile,
+        source: Source,
+        workspace: Workspace,
+        published: Published,
+        heads: dict[tuple[str, str], str],
     ) -> None:
         self._file = file
         self._source = source
         self._workspace = workspace
         self._published = published
+        self._heads = heads
+        """Where reads of graphs end: the same for all types of one graph."""
         self._mark = published.watermarks.get(source.name)
 
     def prepare(self) -> _Found:
@@ -124,6 +213,12 @@ class _Preparing:
         if incremental.kind == "by":
             return self._by(incremental)
         return self._new_files() if incremental.kind == "new_files" else self._changes()
+
+    def prepare_for_batch(self) -> _Found:
+        """Prepare a source of a stream; new rows of a stream are tables already."""
+        if self._source.is_followed:
+            return self._followed()
+        return _Found(self._described()) if self._source.is_stream else self._whole()
 
     def _described(
         self,
@@ -244,26 +339,64 @@ class _Preparing:
         self._workspace.fold_changes(name, start)
         return _Found(described, mark, moved=True)
 
-    def _head(self) -> str:
-        """Return the newest commit of the graph that is the source."""
-        options = self._source.options
+    def _followed(self) -> _Found:
+        """Read what has changed since the micro-batch before; at first all rows."""
+        source, name = self._source, self._source.name
+        options = {key.lower(): value for key, value in source.options.items()}
+        read = followed_read(source)
+        starting = options.get(_STARTING)
+        start = None if self._mark is None else self._mark.value
+        end = self._head(start, _commits_max(self._file, source))
+        found = _Found(self._described(version=end), Watermark("version", end))
+        begins = start is None and starting is not None and starting != "latest"
+        if start == end or (start is None and starting == "latest"):
+            self._workspace.add_source(_with(read, versionAsOf=end))
+            self._workspace.leave_no_row(name)
+            return found
+        if start is None and not begins:
+            self._workspace.add_source(_with(read, versionAsOf=end))
+            return found
+        first = start or starting or ""
+        feed = _with(read, readChangeFeed="true", startingVersion=first, endingVersion=end)
+        self._workspace.add_source(feed)
+        self._workspace.fold_changes(name, start)
+        return replace(found, has_changes=True)
+
+    def _head(self, after: str | None = None, commits_max: int = 0) -> str:
+        """Return where a read of the graph that is the source ends: at its newest commit.
+
+        With a maximum, at most so many commits after another one.
+        """
+        key = graph_of(self._source)
+        if key not in self._heads:
+            self._heads[key] = self._look_up_head(*key, after, commits_max)
+        return self._heads[key]
+
+    def _look_up_head(self, path: str, branch: str, after: str | None, commits_max: int) -> str:
         storage = {
             key[len(_STORAGE) :]: value
-            for key, value in options.items()
+            for key, value in self._source.options.items()
             if key.lower().startswith(_STORAGE)
         }
-        branch = next((v for k, v in options.items() if k.lower() == "branch"), "main")
         with Graph.open(
-            self._source.paths[0],
-            branch=branch,
-            mode=OpenMode.READ_ONLY,
-            storage_options=storage or None,
+            path, branch=branch, mode=OpenMode.READ_ONLY, storage_options=storage or None
         ) as graph:
-            return graph.commits.head_id()
+            if after is None or not commits_max:
+                return graph.commits.head_id()
+            newer = takewhile(
+                lambda commit: commit.graph_commit_id != after, commits_of(BranchLog(graph, branch))
+            )
+            ids = [commit.graph_commit_id for commit in newer]
+            return ids[max(len(ids) - commits_max, 0)] if ids else after
 
 
 def _with(read: Source, **options: str) -> Source:
     return replace(read, options={**read.options, **options})
+
+
+def _without(read: Source, *names: str) -> Source:
+    kept = {key: value for key, value in read.options.items() if key.lower() not in names}
+    return replace(read, options=kept)
 
 
 def _hash(one: FileInfo) -> str:

@@ -14,8 +14,15 @@ from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.diagnostics import Diagnostic, Findings
 from omnigraph.pipelines.file.model import PipelineFile, Source
 from omnigraph.pipelines.file.read import read_pipeline
+from omnigraph.pipelines.sources import followed_read, noticed_read
 from omnigraph.records import to_json
-from omnigraph.spark.steps import SourceRead, SparkStepError, Workspace
+from omnigraph.spark.steps import (
+    SourceRead,
+    SparkStepError,
+    Workspace,
+    add_stream_columns,
+    stream_frame,
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,12 @@ def _add_columns(source: Source, analysis: Analysis, workspace: Workspace) -> No
     incremental = source.incremental
     reads_new_files = incremental is not None and incremental.kind == "new_files"
     try:
-        if reads_new_files and source.schema is not None:
+        if source.is_followed:
+            stream_frame(workspace, noticed_read(analysis.file, source))
+            workspace.add_source(followed_read(source))
+        elif source.is_stream:
+            add_stream_columns(workspace, read)
+        elif reads_new_files and source.schema is not None:
             # There may be no file yet.
             workspace.add_empty(source.name, source.schema)
         else:

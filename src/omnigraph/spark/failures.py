@@ -18,6 +18,9 @@ _RAISED: Final = re.compile(
 )
 _OURS: Final = "omnigraph."
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)")
+_STREAM: Final = re.compile(
+    r"^Query \[id = [^\]]*\] terminated with exception: (?:\[[A-Z][A-Z0-9_.]+\] )?"
+)
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
 _MISSING_FORMAT: Final = re.compile(r"Failed to find (?:the )?data source: (\w+)")
 _NO_DRIVER: Final = "No suitable driver"
@@ -81,6 +84,8 @@ def sentence(text: str) -> str:
     'ValueError: no'
     >>> sentence("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03")
     'Path does not exist: file:/x.'
+    >>> sentence("[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [X] no such")
+    'no such'
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return _missing_part(text) or _of_worker(lines) or _of_spark(text, lines)
@@ -112,7 +117,7 @@ def _of_spark(text: str, lines: list[str]) -> str:
     if found:
         # An error of a job names its cause last.
         chosen = found[-1] if "Job aborted" in text else found[0]
-        return _STATE.sub("", chosen[1]).strip()
+        return _STREAM.sub("", _STATE.sub("", chosen[1])).strip()
     causes = [line.partition(": ")[2] for line in lines if line.startswith(":")]
     return next(iter((*causes, *lines)), "")
 

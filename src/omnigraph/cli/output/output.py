@@ -55,6 +55,13 @@ class Output:
         else:
             say(text)
 
+    def event(self, text: str, shape: Mapping[str, object]) -> None:
+        """Print one of several results as it comes: as JSON, each is a line."""
+        if self._as_json:
+            click.echo(json_text(shape))
+        else:
+            say(text)
+
     def details(self, text: str) -> None:
         """Print an explanation for people on stderr; programs have the JSON."""
         if text and not self._as_json:

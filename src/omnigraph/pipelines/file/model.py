@@ -38,6 +38,23 @@ class Target:
     publish: Publish = Publish.MERGE
 
 
+@dataclass(frozen=True)
+class Trigger:
+    """When a stream reads what is new."""
+
+    every_s: int | None = None
+    """How long after the begin of a micro-batch the next one begins; None ends with what is there
+    at the start."""
+    checkpoint: str | None = None
+    """Where Spark keeps what it has read; None for a folder next to the graph."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the trigger as programs see it."""
+        if self.every_s is None:
+            return {"available_now": True}
+        return {"every": f"{self.every_s}s"}
+
+
 IncrementalKind: TypeAlias = Literal["by", "new_files", "version"]
 
 
@@ -56,6 +73,14 @@ class Source(SourceRead):
     """Rows from outside, by name."""
 
     incremental: Incremental | None = None
+    is_stream: bool = False
+    """Whether a pipeline with a trigger reads it bit by bit, and not whole in every micro-batch."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is a type of another graph whose changes are applied, deletions as well."""
+        names = {name.lower() for name in self.options}
+        return self.is_stream and self.format == "omnigraph" and "readchangefeed" not in names
 
     @property
     def is_pattern(self) -> bool:
@@ -115,6 +140,7 @@ class PipelineFile:
     sources: Mapping[str, Source]
     views: Mapping[str, str]
     load: tuple[LoadStep, ...]
+    trigger: Trigger | None = None
     checks: tuple[Check, ...] = ()
     on_error: ErrorPolicy = field(default_factory=ErrorPolicy)
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -135,4 +161,16 @@ class PipelineFile:
     def uses_branch(self) -> bool:
         """Whether a run needs a branch of its own before it publishes."""
         is_direct = self.target.publish is Publish.DIRECT
-        return not is_direct or bool(self.checks) or not self.has_one_mode
+        return not is_direct or bool(self.checks) or not self.has_one_mode or self.is_following
+
+    @property
+    def is_following(self) -> bool:
+        """Whether changes of another graph are applied, which may need deletions."""
+        return any(source.is_followed for source in self.sources.values())
+
+    @property
+    def checkpoint(self) -> str:
+        """Where Spark keeps what a stream has read."""
+        named = None if self.trigger is None else self.trigger.checkpoint
+        target = self.target
+        return named or f"{target.graph.rstrip('/')}.checkpoints/{self.name}/{target.branch}"

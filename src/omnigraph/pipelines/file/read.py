@@ -36,6 +36,7 @@ from omnigraph.pipelines.file.model import (
     Target,
 )
 from omnigraph.pipelines.file.shape import Shape
+from omnigraph.pipelines.file.trigger import check_stream, read_trigger
 from omnigraph.pipelines.file.variables import Variables
 from omnigraph.pipelines.file.view_order import QUERY_WORDS, check_views, first_word, sources_of
 from omnigraph.pipelines.record import RESERVED_PROPERTIES
@@ -126,9 +127,6 @@ class _Reader:
         top = self._shape.entries(required=_REQUIRED, optional=_OPTIONAL)
         if top is None:
             return None
-        if "trigger" in top:
-            message = "streaming is not in this release; leave 'trigger' out and run the pipeline"
-            self._findings.error("not_supported", "trigger", message, at_key=True)
         if "version" in top and top["version"].whole_number() not in (1, None):
             top["version"].wrong("the version of the file must be 1")
         sources = self._named(top.get("sources"), self._source)
@@ -147,7 +145,7 @@ class _Reader:
         if not self._findings.has_errors:
             self._check_modes(load, sources, ordered)
         checks = self._checks(top)
-        return PipelineFile(
+        found = PipelineFile(
             name=self._name(top.get("name")),
             path=self._path,
             digest="",
@@ -155,11 +153,13 @@ class _Reader:
             sources=sources,
             views=ordered,
             load=load,
+            trigger=read_trigger(top["trigger"], self._absolute) if "trigger" in top else None,
             checks=checks,
             on_error=self._on_error(top.get("on_error")),
             properties=self._properties(top.get("properties")),
             spark=top["spark"].scalars() if "spark" in top else {},
         )
+        return check_stream(found, self._findings)
 
     def _named(self, shape: Shape | None, read: Callable[[str, Shape], _T | None]) -> dict[str, _T]:
         """Read a map of tables by name."""
@@ -216,7 +216,7 @@ class _Reader:
     # -- sources ----------------------------------------------------------------------------------
 
     def _source(self, name: str, shape: Shape) -> Source | None:
-        optional = ("format", "path", "table", "options", "schema", "incremental")
+        optional = ("format", "path", "table", "options", "schema", "incremental", "stream")
         entries = shape.entries(optional=optional)
         if entries is None:
             return None
@@ -230,6 +230,7 @@ class _Reader:
             table=entries["table"].text() if "table" in entries else None,
             options=entries["options"].scalars() if "options" in entries else {},
             schema=entries["schema"].text() if "schema" in entries else None,
+            is_stream="stream" not in entries or entries["stream"].is_true(),
         )
         self._check_location(source, entries, shape)
         if "incremental" not in entries:

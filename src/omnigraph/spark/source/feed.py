@@ -121,7 +121,9 @@ class FeedReader(DataSourceReader):
         if first > len(chain) - 1 and self._options["endingVersion"] is not None:
             problem = f"lies before `startingVersion` '{starting}'"
             raise SourceOptionError("endingVersion", problem)
-        return partitions_of(self._scan, changes_of(self._scan, history, chain[first:]))
+        found = partitions_of(self._scan, changes_of(self._scan, history, chain[first:]))
+        # Spark gives a reader without partitions one of its own making.
+        return found or [SlicesPartition(self._scan.pin.settings, self._scan.frame, ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_slices(partition)

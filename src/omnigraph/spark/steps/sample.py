@@ -30,11 +30,24 @@ class SampleCheck:
     problems: tuple[str, ...] = ()
 
 
-def check_sample(entity_type: EntityType, rows: pa.Table) -> SampleCheck:
-    """Check the rows of a table that has the columns of a type."""
-    rules = RowRules(
+def _rules(entity_type: EntityType) -> RowRules:
+    return RowRules(
         entity_type, ConversionMode.STRICT, ExternalBlobs((), {}), copies_external=False
     )
+
+
+def mapped_ids(entity_type: EntityType, rows: pa.Table) -> list[str]:
+    """Return the ids of the rows of a table that has the columns of a type."""
+    rules, found = _rules(entity_type), list[str]()
+    for batch in rows.to_batches():
+        checked = check_rows(rules, column_batch(entity_type, batch, 1), SystemClock())
+        found += checked.rows.column("id").to_pylist()
+    return found
+
+
+def check_sample(entity_type: EntityType, rows: pa.Table) -> SampleCheck:
+    """Check the rows of a table that has the columns of a type."""
+    rules = _rules(entity_type)
     rejected, problems = 0, list[str]()
     for batch in rows.to_batches():
         checked = check_rows(rules, column_batch(entity_type, batch, 1), SystemClock())

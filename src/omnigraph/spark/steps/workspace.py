@@ -65,11 +65,18 @@ class HighMark:
 
 
 class Workspace:
-    """The tables of one pipeline, by name."""
+    """The tables of one pipeline, by name.
 
-    def __init__(self, session: object | None, settings: Mapping[str, str]) -> None:
+    A micro-batch of a stream has a session that Spark has made for its rows: then `is_own` is true.
+    """
+
+    def __init__(
+        self, session: object | None, settings: Mapping[str, str], *, is_own: bool = False
+    ) -> None:
+        self._before: dict[str, DataFrame] = {}
+        """Rows before the changes of a table, by name."""
         with step("session"):
-            self._spark = _isolated(session)
+            self._spark = spark_session(session) if is_own else _isolated(session)
             register(self._spark)
             self._spark.conf.set("spark.sql.session.timeZone", "UTC")
             for key, value in settings.items():
@@ -101,6 +108,10 @@ class Workspace:
                     reader = reader.schema(read.schema)
                 frame = reader.load(list(read.paths)) if read.paths else reader.load()
             self._name(frame, read.name)
+
+    def add_frame(self, name: str, frame: DataFrame) -> None:
+        """Make a frame of this session known under a name."""
+        self._name(frame, name)
 
     def add_empty(self, name: str, schema: str) -> None:
         """Make a table without rows known; the schema is a list of columns in SQL."""
@@ -164,6 +175,12 @@ class Workspace:
         """Return the first rows of a frame."""
         with step(what):
             return frame.limit(rows_max).toArrow()
+
+    @staticmethod
+    def whole(frame: DataFrame, what: str) -> pa.Table:
+        """Return all rows of a frame."""
+        with step(what):
+            return frame.toArrow()
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -238,19 +255,34 @@ class Workspace:
             found = self._spark.sql(f"SELECT CAST(greatest({texts}) AS STRING)").collect()
         return str(found[0][0])
 
-    def fold_changes(self, name: str, after_commit: str) -> None:
-        """Turn a table of changes into the rows that exist after them, each once."""
+    def fold_changes(self, name: str, after_commit: str | None) -> None:
+        """Turn a table of changes into the rows that exist after them, each once.
+
+        The rows that were there before them are kept for `show_rows_before`.
+        """
         with step(f"source '{name}'"):
             changes = self._spark.table(name)
-            newest = changes.where(
-                f"_change_type <> 'update_preimage' AND _graph_commit_id <> '{after_commit}'"
-            ).selectExpr(
-                "*",
-                f"row_number() OVER (PARTITION BY id ORDER BY _commit_version DESC) AS {_ORDER}",
-            )
-            frame = newest.where(f"{_ORDER} = 1 AND _change_type <> 'delete'")
-            frame = frame.drop(*FEED_COLUMNS, _ORDER)
+            if after_commit is not None:
+                changes = changes.where(f"_graph_commit_id <> '{after_commit}'")
+            after = _first(changes.where("_change_type <> 'update_preimage'"), "DESC")
+            before = _first(changes.where("_change_type <> 'update_postimage'"), "ASC")
+            self._before[name] = before.where("_change_type <> 'insert'").drop(*FEED_COLUMNS)
+            self._name(after.where("_change_type <> 'delete'").drop(*FEED_COLUMNS), name)
+
+    def forget_changes(self) -> None:
+        """Forget the rows before changes: other tables are read next."""
+        self._before.clear()
+
+    def show_rows_before(self) -> None:
+        """Give the tables of changes the rows that have been changed or deleted, as they were."""
+        for name, frame in self._before.items():
             self._name(frame, name)
+
+
+def _first(changes: DataFrame, order: str) -> DataFrame:
+    """Return of each id the first change in an order of commits."""
+    number = f"row_number() OVER (PARTITION BY id ORDER BY _commit_version {order})"
+    return changes.selectExpr("*", f"{number} AS {_ORDER}").where(f"{_ORDER} = 1").drop(_ORDER)
 
 
 _MARKS: Final = frozenset(

@@ -16,8 +16,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
@@ -45,6 +47,7 @@ from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.mutate.pending_rows import PendingChanges
+from omnigraph.write.mutate.removal import remove_rows
 from omnigraph.write.mutate.statements import Affected, StatementRunner
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.validate import Validated, validate
@@ -116,6 +119,14 @@ class MutationResult:
 
 
 @dataclass(frozen=True)
+class RemovalResult:
+    """How many rows were deleted in each table that was named; `commit` is None for none."""
+
+    deleted: Mapping[str, int]
+    commit: GraphCommit | None
+
+
+@dataclass(frozen=True)
 class MutationRequest:
     """A mutation query of a text, with its parameters and options."""
 
@@ -130,6 +141,18 @@ class MutationRequest:
     properties: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0
     """How often a query that lost a race is run again from its text."""
+
+
+@dataclass(frozen=True)
+class RemovalRequest:
+    """Rows to delete, by their ids in each table."""
+
+    ids: Mapping[str, Sequence[str]]
+    incarnation: Incarnation
+    expected_head: str | None = None
+    actor_id: str | None = None
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class Mutations:
@@ -184,6 +207,28 @@ class Mutations:
             decided = change.rests_on(snapshot) if plan.is_strict and not retries else {}
         raise AssertionError("the last attempt returns or raises")
 
+    def remove(self, request: RemovalRequest) -> RemovalResult:
+        """Delete rows, and the edges at deleted nodes, as one commit.
+
+        Ids that are not there are passed over.
+        """
+        branch = request.incarnation.branch
+        with self._committer.reserved_lock(branch, operation="mutation"):
+            snapshot = self._repository.history.snapshot(request.incarnation)
+            self._committer.require_schema(snapshot.schema.schema_hash)
+            Requirements(expected_head=request.expected_head).require(snapshot.state)
+            pending = PendingChanges(snapshot, snapshot.catalog)
+            deleted = {
+                key: remove_rows(pending, snapshot.catalog, TableKey(key), pa.array(ids, pa.utf8()))
+                for key, ids in request.ids.items()
+            }
+            delta = pending.delta()
+            if delta.is_empty:
+                return RemovalResult(deleted, commit=None)
+            change = _Change(Affected(), delta, pending.decisive_entries())
+            commit, _ = self._commit(request, change, snapshot)
+            return RemovalResult(deleted, commit)
+
     def _result(
         self,
         request: MutationRequest,
@@ -228,7 +273,7 @@ class Mutations:
         return _Change(affected, delta, pending.decisive_entries(), pending.partial_writes())
 
     def _commit(
-        self, request: MutationRequest, change: _Change, snapshot: Snapshot
+        self, request: MutationRequest | RemovalRequest, change: _Change, snapshot: Snapshot
     ) -> tuple[GraphCommit | None, tuple[ChangedRows, ...]]:
         """Validate, stage and publish a change."""
         clock = self._repository.clock
@@ -281,7 +326,7 @@ class _Change:
     affected: Affected
     delta: GraphDelta
     decisive: Mapping[str, Entry]
-    partial: Mapping[str, tuple[int, int]]
+    partial: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By table, how many stored rows get other values, and how many keep theirs."""
 
     def rests_on(self, snapshot: Snapshot) -> dict[str, Entry]:

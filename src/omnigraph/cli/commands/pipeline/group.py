@@ -74,29 +74,46 @@ def plan(
 @command.command("run")
 @_file_argument()
 @click.option("--run-id", metavar="ID", help="Name the run; a published one is not repeated.")
+@click.option(
+    "--begin-again",
+    is_flag=True,
+    help="Let a stream whose checkpoint is lost read everything once more.",
+)
 @spark_options
 @json_option
 def run(
     file: str,
     run_id: str | None,
+    begin_again: bool,
     spark_master: str | None,
     spark_remote: str | None,
     as_json: bool,
 ) -> None:
-    """Read the sources, load the graph, check it, and publish what holds."""
+    """Read the sources, load the graph, check it, and publish what holds.
+
+    With a trigger it is a stream: every micro-batch is a run. SIGINT and SIGTERM end it after the
+    micro-batch that is running.
+    """
     out = Output(as_json=as_json)
     is_quiet = flags().quiet
     with _broken_file(as_json=as_json):
         pipeline = _load(file)
         out.write_target(pipeline.file.target.graph)
+        is_stream = pipeline.file.trigger is not None
         found = pipeline.run(
             run_id=run_id,
             actor_id=acting(),
             spark=_session(spark_master, spark_remote),
             progress=not is_quiet,
             report=None if is_quiet else _report,
+            on_batch=lambda batch: out.event(run_text(batch), batch.to_json()),
+            begin_again=begin_again,
+            takes_signals=is_stream,
         )
-    out.result(run_text(found), found.to_json())
+    if not is_stream:
+        out.result(run_text(found), found.to_json())
+    elif found.batch is None:
+        out.event(run_text(found), found.to_json())
     sys.exit(EXIT_FAILURE if found.state in ("failed", "checks_failed") else 0)
 
 
