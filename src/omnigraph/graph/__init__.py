@@ -44,7 +44,7 @@ from omnigraph.manifest.errors import (
     TagNotFoundError,
     VersionRemovedError,
 )
-from omnigraph.merge.conflicts import ReadSetConflictError
+from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query.registry import Registry, RegistryError, StoredQuery
@@ -122,6 +122,7 @@ __all__ = [
     "LoadCounts",
     "LoadResult",
     "MaintenanceReport",
+    "MergeConflictError",
     "MergeResult",
     "MutationResult",
     "OpenMode",

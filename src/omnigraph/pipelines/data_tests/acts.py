@@ -1,0 +1,196 @@
+"""What a test does: each act on a branch of its own, and the facts that it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.graph import Graph, MergeConflictError, QueryResult, ReadTarget, Registry
+from omnigraph.pipelines.data_tests.fixtures import json_lines
+from omnigraph.pipelines.data_tests.model import Apply, Ask, Load, Merge, Mutate, Row
+from omnigraph.query import QueryDecl, QueryText, parse_queries
+from omnigraph.values import PropType, Scalar
+
+_PLACEHOLDERS: Final[dict[Scalar, object]] = {
+    Scalar.STRING: "",
+    Scalar.BOOL: False,
+    Scalar.DATE: "1970-01-01",
+    Scalar.DATETIME: "1970-01-01T00:00:00Z",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error that an act ended with: its message and its codes."""
+
+    message: str
+    codes: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, error: OmnigraphError) -> Failure:
+        """Return what a test sees of an error."""
+        diagnostics = getattr(error, "diagnostics", ())
+        return cls(str(error), frozenset({error.code, *(one.code for one in diagnostics)}))
+
+    def is_what(self, expected: str) -> bool:
+        """Whether a text is one of the codes, or a part of the message."""
+        return expected in self.codes or expected in self.message
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an act has left; None where the act says nothing about it."""
+
+    failure: Failure | None = None
+    answer: QueryResult | None = None
+    is_ordered: bool = False
+    explained: QueryResult | None = None
+    affected_nodes: int | None = None
+    affected_edges: int | None = None
+    conflicts: tuple[Row, ...] | None = None
+    steps: tuple[str, ...] | None = None
+    rejected: int | None = None
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A graph and the branch on which a test works."""
+
+    graph: Graph
+    registry: Registry
+    branch: str = "main"
+    engine: str = "local"
+
+    @property
+    def target(self) -> ReadTarget:
+        """What reads of the test look at."""
+        return ReadTarget.branch(self.branch)
+
+    def cut(self, name: str) -> Ground:
+        """Return the same graph on a new branch."""
+        self.graph.branches.create_from(self.branch, name)
+        return Ground(self.graph, self.registry, name, self.engine)
+
+    def rows(self) -> Mapping[str, int]:
+        """Return how many rows each type has, by the key of the type."""
+        entries = self.graph.snapshot_of(self.target).entries
+        return {key: entry.row_count for key, entry in entries.items()}
+
+
+# -- reads ----------------------------------------------------------------------------------------
+
+
+def ask(ground: Ground, act: Ask, *, runs: bool, explains: bool) -> Facts:
+    """Run a read, or look at its plan, or both."""
+    text: QueryText
+    if act.query is None:
+        assert act.text is not None  # noqa: S101 - a read has a name or a text
+        text = act.text
+    else:
+        text = ground.registry.find(act.query).source
+    try:
+        answer = explained = None
+        if runs:
+            answer = ground.graph.query(text, act.query, act.params, target=ground.target)
+        if explains:
+            params = _filled(text, act)
+            explained = ground.graph.query(
+                text, act.query, params, target=ground.target, explain=True
+            )
+        return Facts(answer=answer, explained=explained, is_ordered=_is_ordered(text, act.query))
+    except OmnigraphError as error:
+        return Facts(failure=Failure.of(error))
+
+
+def _decl(text: QueryText, name: str | None) -> QueryDecl:
+    queries = parse_queries(text).queries
+    return next((one for one in queries if one.name == name), queries[0])
+
+
+def _is_ordered(text: QueryText, name: str | None) -> bool:
+    body = _decl(text, name).body
+    return not isinstance(body, tuple) and bool(body.order)
+
+
+def _filled(text: QueryText, act: Ask) -> Row:
+    """Return parameters for a plan: those that the test leaves out have some value of their type.
+
+    A plan depends on which values are known, hardly on what they are.
+    """
+    parameters = _decl(text, act.query).parameters
+    return {one.name: placeholder(one.prop_type) for one in parameters} | act.params
+
+
+def placeholder(prop_type: PropType) -> object:
+    """Return some value of a type, as JSON has it."""
+    if prop_type.enum_values:
+        return prop_type.enum_values[0]
+    if prop_type.dimension is not None:
+        return [0.0] * prop_type.dimension
+    if prop_type.is_list:
+        return []
+    return _PLACEHOLDERS.get(prop_type.scalar, 0)
+
+
+# -- writes ---------------------------------------------------------------------------------------
+
+
+def mutate(ground: Ground, act: Mutate) -> Facts:
+    """Run a mutation."""
+    source = ground.registry.find(act.query).source
+    try:
+        done = ground.graph.mutate(source, act.query, act.params, branch=ground.branch)
+    except OmnigraphError as error:
+        return Facts(failure=Failure.of(error))
+    return Facts(affected_nodes=done.affected_nodes, affected_edges=done.affected_edges)
+
+
+def load(ground: Ground, act: Load) -> Facts:
+    """Load rows."""
+    try:
+        ground.graph.load(
+            json_lines(act.rows), mode=act.mode, branch=ground.branch, engine=ground.engine
+        )
+    except OmnigraphError as error:
+        return Facts(failure=Failure.of(error))
+    return Facts()
+
+
+def merge(ours: Ground, theirs: Ground, act: Merge) -> Facts:
+    """Change two branches, then merge the second one into the first."""
+    for ground, side in ((ours, act.ours), (theirs, act.theirs)):
+        done = load(ground, side) if isinstance(side, Load) else mutate(ground, side)
+        if done.failure is not None:
+            return done
+    try:
+        ours.graph.branches.merge(
+            theirs.branch, ours.branch, strategy=act.strategy, engine=ours.engine
+        )
+    except MergeConflictError as error:
+        found = [one.to_json() for one in error.conflicts]
+        return Facts(
+            failure=Failure.of(error),
+            conflicts=tuple(
+                {
+                    "type": one["type_name"],
+                    "id": one["entity_id"],
+                    "kind": one["kind"],
+                    "message": one["message"],
+                }
+                for one in found
+            ),
+        )
+    except OmnigraphError as error:
+        return Facts(failure=Failure.of(error))
+    return Facts(conflicts=())
+
+
+def apply(ground: Ground, act: Apply) -> Facts:
+    """Apply a schema to a graph that has no branch but `main`."""
+    try:
+        done = ground.graph.schema.apply(act.schema, allow_data_loss=act.allow_data_loss)
+    except OmnigraphError as error:
+        return Facts(failure=Failure.of(error))
+    return Facts(steps=tuple(step.kind for step in done.plan.steps))
