@@ -25,9 +25,7 @@ def run_checks(
     results = run_rules(rules, graph, ReadTarget.branch(branch))
     ruled = {one.rule.name: _hidden(file, one.check) for one in results}
     return tuple(
-        ruled[check.name]
-        if check.rule is not None
-        else _run(file, check, graph, branch, checking)
+        ruled[check.name] if check.rule is not None else _run(file, check, graph, branch, checking)
         for check in file.checks
     )
 

@@ -90,9 +90,7 @@ class _Explanation:
     def _access(self, scan: NodeScan) -> NodeAccess:
         ranking = self._plan.ranking
         arms = (ranking.first, ranking.second) if isinstance(ranking, RrfRanking) else (ranking,)
-        ranked = [
-            arm.property for arm in arms if arm is not None and arm.variable == scan.variable
-        ]
+        ranked = [arm.property for arm in arms if arm is not None and arm.variable == scan.variable]
         return NodeAccess(scan.type_name, True, (*self._probed(scan.filters), *ranked))
 
     def _probed(self, filters: tuple[Predicate, ...]) -> tuple[str, ...]:

@@ -31,8 +31,12 @@ def result_lines(result: TestResult) -> Iterator[tuple[str, str | None]]:
 
 def summary(report: TestReport) -> str:
     """Return how many tests have passed and failed."""
-    counts = {state: report.count(state) for state in ("passed", "failed", "skipped")}  # type: ignore[arg-type]
-    shown = [f"{number} {state}" for state, number in counts.items() if number or state == "passed"]
+    counts = [
+        (report.count("passed"), "passed"),
+        (report.count("failed"), "failed"),
+        (report.count("skipped"), "skipped"),
+    ]
+    shown = [f"{number} {state}" for number, state in counts if number or state == "passed"]
     return f"{', '.join(shown)} in {report.seconds:.2f} s"
 
 

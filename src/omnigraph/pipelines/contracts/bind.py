@@ -72,9 +72,7 @@ def column_type(entity_type: EntityType, column: str) -> PropType | None:
     return _TEXT if column in entity_type.arrow_schema.names else None
 
 
-def _problems(
-    rule: ContractRule, entity_type: EntityType, column: str
-) -> list[tuple[str, str]]:
+def _problems(rule: ContractRule, entity_type: EntityType, column: str) -> list[tuple[str, str]]:
     found = column_type(entity_type, column)
     if found is None:
         known = tuple(entity_type.arrow_schema.names)
@@ -108,10 +106,10 @@ def bound_value(
 ) -> tuple[pa.Scalar | None, str | None]:
     """Return a bound as a value that a column compares with, or what is wrong with it."""
     is_number = not isinstance(bound, str)
-    if prop_type.scalar.is_numeric and is_number:
-        return pa.scalar(bound), None
-    if prop_type.scalar.is_numeric or is_number:
+    if prop_type.scalar.is_numeric != is_number:
         return None, f"bound {bound!r} is no value of '{column}', which is {prop_type.scalar}"
+    if isinstance(bound, float):
+        return pa.scalar(bound), None
     done = convert_values([bound], PropType(prop_type.scalar), column)
     problem = done.errors[0].as_py()
     return (None, str(problem)) if problem is not None else (done.column[0], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from omnigraph.strict_yaml import NonText
 
 RULES: Final[tuple[RuleKind, ...]] = ("unique", "not_null", "range", "fresh", "rows", "gq")
 _SEVERITIES: Final = ("error", "warn")
+_EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
 
 Members: TypeAlias = Mapping[str, Shape]
 
@@ -150,7 +152,9 @@ def _bound(shape: Shape) -> Bound | None:
         if number is not None and value.kind == "int" and value.text.lstrip("+-").isdecimal():
             return int(value.text)
         return number
-    return shape.text() or None
+    text = shape.text()
+    # YAML reads `2e3` as a text.
+    return float(text) if _EXPONENT.fullmatch(text) else text or None
 
 
 def _fresh(maker: _Maker, members: Members, _: Shape) -> list[ContractRule]:

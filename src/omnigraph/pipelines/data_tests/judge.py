@@ -67,9 +67,7 @@ class Judge:
                 for name in unknown
             ]
         return _mismatch_problems(
-            compare_rows(
-                wanted.rows, found, ordered=facts.is_ordered, exactly=wanted.exactly
-            ),
+            compare_rows(wanted.rows, found, ordered=facts.is_ordered, exactly=wanted.exactly),
             "rows differ",
         )
 
@@ -80,9 +78,7 @@ class Judge:
         if isinstance(stored, Problem):
             problems = [stored]
         else:
-            mismatch = compare_rows(
-                stored, found, ordered=facts.is_ordered, exactly=wanted.exactly
-            )
+            mismatch = compare_rows(stored, found, ordered=facts.is_ordered, exactly=wanted.exactly)
             if mismatch is None and not _same_columns(stored, found):
                 mismatch = Mismatch(tuple(stored), tuple(found))
             problems = _mismatch_problems(mismatch, f"rows differ from {path}")
@@ -105,7 +101,9 @@ def _mismatch_problems(mismatch: Mismatch | None, message: str) -> list[Problem]
     if mismatch is None:
         return []
     if mismatch.moved is not None:
-        return [Problem(f"{message}: the rows are these in another order, from row {mismatch.moved}")]
+        return [
+            Problem(f"{message}: the rows are these in another order, from row {mismatch.moved}")
+        ]
     return [Problem(message, mismatch.missing, mismatch.extra)]
 
 
@@ -128,7 +126,9 @@ def _same_columns(stored: Sequence[Row], found: Sequence[Row]) -> bool:
 
 def _write_snapshot(path: Path, rows: Sequence[Row], *, is_ordered: bool) -> None:
     """Write rows as lines of JSON; where the query has no order, in one that stays."""
-    lines = [orjson.dumps(row).decode() for row in (rows if is_ordered else sorted(rows, key=canonical))]
+    lines = [
+        orjson.dumps(row).decode() for row in (rows if is_ordered else sorted(rows, key=canonical))
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 

@@ -134,7 +134,9 @@ class _Reader:
         return TestFile(self._path, schema, self._registry, self._fixtures, tests, contracts)
 
     def _needs_schema(self, tests: tuple[DataTest, ...]) -> bool:
-        used = [None if test.fixture is None else self._fixtures.get(test.fixture) for test in tests]
+        used = [
+            None if test.fixture is None else self._fixtures.get(test.fixture) for test in tests
+        ]
         return any(not isinstance(fixture, SampledFixture) for fixture in used)
 
     # -- files ------------------------------------------------------------------------------------
@@ -230,7 +232,9 @@ class _Reader:
         named = [kind for kind in _KINDS if kind in members]
         common = ("fixture", "expect")
         if len(named) != 1:
-            every = dict.fromkeys(key for kind, (keys, _) in _KINDS.items() for key in (kind, *keys))
+            every = dict.fromkeys(
+                key for kind, (keys, _) in _KINDS.items() for key in (kind, *keys)
+            )
             shape.entries(required=("name",), optional=(*common, *every))
             known = ", ".join("ours with theirs" if kind == "ours" else kind for kind in _KINDS)
             shape.wrong(f"expected one of {known}", "missing_key")
@@ -243,7 +247,7 @@ class _Reader:
         if entries is None:
             return None
         act = self._act(kind, entries)
-        wanted = self._wanted(kind, entries, expected, shape)
+        wanted = self._wanted(entries, expected, shape)
         then = self._thens(entries["then"]) if "then" in entries else ()
         if wanted is None and not then:
             shape.wrong(self._nothing_expected(kind), "missing_key")
@@ -261,7 +265,9 @@ class _Reader:
 
     @staticmethod
     def _nothing_expected(kind: str) -> str:
-        either = "'expect' or 'snapshot'" if kind in ("query", "query_text") else "'expect' or 'then'"
+        either = (
+            "'expect' or 'snapshot'" if kind in ("query", "query_text") else "'expect' or 'then'"
+        )
         return f"{either} is missing: the test expects nothing"
 
     def _fixture_name(self, shape: Shape | None) -> str | None:
@@ -276,23 +282,35 @@ class _Reader:
     # -- acts -------------------------------------------------------------------------------------
 
     def _act(self, kind: str, entries: Mapping[str, Shape]) -> Act | None:
-        if kind in ("query", "query_text"):
-            return self._ask(entries)
-        if kind == "mutate":
-            return self._mutate(entries)
-        if kind == "load":
-            mode = entries["mode"].choice(_MODES) if "mode" in entries else None
-            return Load(json_objects(entries["load"]), mode or "append")
-        if kind == "ours":
-            if "theirs" not in entries:
-                return None
-            strategy = entries["strategy"].choice(_STRATEGIES) if "strategy" in entries else None
-            ours, theirs = self._side(entries["ours"]), self._side(entries["theirs"])
-            return Merge(ours, theirs, strategy or "row")
-        if kind == "apply":
-            schema = self._schema(entries["apply"])
-            loses = entries["allow_data_loss"].is_true() if "allow_data_loss" in entries else False
-            return None if schema is None else Apply(schema, loses)
+        readers: dict[str, Callable[[Mapping[str, Shape]], Act | None]] = {
+            "query": self._ask,
+            "query_text": self._ask,
+            "mutate": self._mutate,
+            "load": self._load,
+            "ours": self._merge,
+            "apply": self._apply,
+            "pipeline": self._pipeline,
+        }
+        return readers[kind](entries)
+
+    @staticmethod
+    def _load(entries: Mapping[str, Shape]) -> Load:
+        mode = entries["mode"].choice(_MODES) if "mode" in entries else None
+        return Load(json_objects(entries["load"]), mode or "append")
+
+    def _merge(self, entries: Mapping[str, Shape]) -> Merge | None:
+        if "theirs" not in entries:
+            return None
+        strategy = entries["strategy"].choice(_STRATEGIES) if "strategy" in entries else None
+        ours, theirs = self._side(entries["ours"]), self._side(entries["theirs"])
+        return Merge(ours, theirs, strategy or "row")
+
+    def _apply(self, entries: Mapping[str, Shape]) -> Apply | None:
+        schema = self._schema(entries["apply"])
+        loses = entries["allow_data_loss"].is_true() if "allow_data_loss" in entries else False
+        return None if schema is None else Apply(schema, loses)
+
+    def _pipeline(self, entries: Mapping[str, Shape]) -> RunPipeline | None:
         path = self._file(entries["pipeline"])
         sources = entries["sources"].members() or {} if "sources" in entries else {}
         rows = {name: json_objects(one) for name, one in sources.items()}
@@ -324,14 +342,16 @@ class _Reader:
             end = did_you_mean(name, known) if known else "; 'queries' names files of queries"
             shape.wrong(f"no query is named '{name}'{end}", "unknown_name")
         elif name and known[name].query.is_mutation != mutates:
-            remedy = "'query' reads; use 'mutate'" if not mutates else "'mutate' writes; use 'query'"
+            remedy = (
+                "'query' reads; use 'mutate'" if not mutates else "'mutate' writes; use 'query'"
+            )
             shape.wrong(f"query '{name}' {'reads' if mutates else 'writes'}: {remedy}")
         return name
 
     # -- expectations -----------------------------------------------------------------------------
 
     def _wanted(
-        self, kind: str, entries: Mapping[str, Shape], known: tuple[str, ...], shape: Shape
+        self, entries: Mapping[str, Shape], known: tuple[str, ...], shape: Shape
     ) -> Wanted | None:
         snapshot = entries.get("snapshot")
         if "expect" not in entries:

@@ -17,7 +17,7 @@ from omnigraph.graph import Graph, OpenMode, Snapshot
 from omnigraph.names import TableKey
 from omnigraph.pipelines.data_tests.model import SampledFixture
 from omnigraph.pipelines.diagnostics import did_you_mean
-from omnigraph.schema import EdgeType
+from omnigraph.schema import EdgeType, EntityType
 
 
 class SampleTypeError(InvalidInputError):
@@ -89,32 +89,31 @@ class _Drawing:
     def tables(self) -> dict[TableKey, pa.Table]:
         """Return the rows of the sample: its nodes, and all edges between them."""
         catalog = self.snapshot.catalog
-        types = [*catalog.node_types.values(), *catalog.edge_types.values()]
+        types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
         found: dict[TableKey, pa.Table] = {}
         for entity_type in types:
             key = entity_type.table_key
             if key in self.snapshot.entries:
-                found[key] = self._rows(key, entity_type if key.is_edge else None)
+                found[key] = self._rows(entity_type)
         return {key: table for key, table in found.items() if table.num_rows}
 
-    def _rows(self, key: TableKey, edge_type: object) -> pa.Table:
+    def _rows(self, entity_type: EntityType) -> pa.Table:
+        key = entity_type.table_key
         [(_, batches)] = self.graph.export_batches(types=[key], target=self.snapshot)
         if not self.fixture.sample:
             return pa.Table.from_batches(list(batches))
-        kept = [batch.filter(self._keeps(batch, key, edge_type)) for batch in batches]
+        kept = [batch.filter(self._keeps(batch, entity_type)) for batch in batches]
         return pa.Table.from_batches(kept)
 
-    def _keeps(self, batch: pa.RecordBatch, key: TableKey, edge_type: object) -> pa.Array:
-        if not isinstance(edge_type, EdgeType):
-            return pc.is_in(batch["id"], self._ids(key.type_name))
-        begins = pc.is_in(batch["src"], self._ids(edge_type.from_type))
-        return pc.and_(begins, pc.is_in(batch["dst"], self._ids(edge_type.to_type)))
+    def _keeps(self, batch: pa.RecordBatch, entity_type: EntityType) -> pa.Array:
+        if not isinstance(entity_type, EdgeType):
+            return pc.is_in(batch["id"], self._ids(entity_type.name))
+        begins = pc.is_in(batch["src"], self._ids(entity_type.from_type))
+        return pc.and_(begins, pc.is_in(batch["dst"], self._ids(entity_type.to_type)))
 
     def _ids(self, type_name: str) -> pa.Array:
         return self.nodes.get(type_name, pa.array([], pa.utf8()))
 
     def _columns(self, key: TableKey, *names: str) -> pa.Table:
-        [(_, batches)] = self.graph.export_batches(
-            types=[key], columns=names, target=self.snapshot
-        )
+        [(_, batches)] = self.graph.export_batches(types=[key], columns=names, target=self.snapshot)
         return pa.Table.from_batches(list(batches))

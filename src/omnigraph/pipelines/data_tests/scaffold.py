@@ -103,7 +103,7 @@ def _columns_read(plan: Plan) -> dict[str, set[str]]:
         else:
             continue
         values = [value for predicate in filters for value in predicate_values(predicate)]
-        names = {value.name for value in values if isinstance(value, PropertyValue)}
+        names = {value.property for value in values if isinstance(value, PropertyValue)}
         found.setdefault(type_name, set()).update(names, operator.properties)
     return found
 

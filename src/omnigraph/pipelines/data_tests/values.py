@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from omnigraph.pipelines.file.shape import Shape
-
+from omnigraph.strict_yaml import NonText
 
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?")
@@ -21,25 +21,27 @@ def json_value(shape: Shape) -> object:
     >>> json_value(Shape(read_yaml("[1, 1.5, true, null, 2020-01-01, 'x']"), "", Findings()))
     [1, 1.5, True, None, '2020-01-01', 'x']
     """
-    value = shape.value
-    if isinstance(value, dict):
+    if isinstance(shape.value, dict):
         return json_object(shape)
-    if isinstance(value, list):
+    if isinstance(shape.value, list):
         return [json_value(item) for item in shape.items()]
-    if isinstance(value, str):
-        return value
+    return shape.value if isinstance(shape.value, str) else _scalar(shape, shape.value)
+
+
+def _scalar(shape: Shape, value: NonText) -> object:
+    text = value.text
     if value.kind == "null":
         return None
-    if value.kind == "bool" and value.text in _BOOLEANS:
-        return _BOOLEANS[value.text]
-    if value.kind == "int" and _INTEGER.fullmatch(value.text):
-        return int(value.text)
-    if value.kind == "float" and _FLOAT.fullmatch(value.text):
-        return float(value.text)
     if value.kind == "timestamp":
-        return value.text
+        return text
+    if value.kind == "bool" and text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if value.kind == "int" and _INTEGER.fullmatch(text):
+        return int(text)
+    if value.kind == "float" and _FLOAT.fullmatch(text):
+        return float(text)
     shape.wrong(
-        f"'{value.text}' may mean a number, a boolean or a text: write a decimal number,"
+        f"'{text}' may mean a number, a boolean or a text: write a decimal number,"
         " true or false, or put it in quotes"
     )
     return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph
+from omnigraph.cli.address import graph_address, resolve_address
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.test_report import contract_text
@@ -39,14 +39,14 @@ def command(uri: str | None, branch: str, paths: tuple[Path, ...], as_json: bool
 
     Each type is read once, and only the columns that its rules name.
     """
-    from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
+    from omnigraph.graph import Graph, OpenMode, ReadTarget  # noqa: PLC0415 loads Lance
     from omnigraph.pipelines.contracts.run import run_rules  # noqa: PLC0415 loads Lance
 
     out = Output(as_json=as_json)
     rules = _rules(paths or (Path(),), out)
-    graph = open_graph(uri, read_only=True)
-    snapshot = graph.snapshot_of(ReadTarget.branch(branch))
-    results = run_rules(rules, graph, snapshot)
+    with Graph.open(resolve_address(uri), mode=OpenMode.READ_ONLY) as graph:
+        snapshot = graph.snapshot_of(ReadTarget.branch(branch))
+        results = run_rules(rules, graph, snapshot)
     is_ok = not any(one.check.stops for one in results)
     shape = {
         "ok": is_ok,

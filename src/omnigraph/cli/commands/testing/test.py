@@ -151,5 +151,7 @@ def _the_file(given: Path | None, pattern: str, option: str) -> Path:
         return given
     found = sorted(Path().glob(pattern))
     if len(found) != 1:
-        raise click.UsageError(f"this folder has {len(found)} files {pattern}: name one by {option}")
+        raise click.UsageError(
+            f"this folder has {len(found)} files {pattern}: name one by {option}"
+        )
     return found[0]
