@@ -367,7 +367,8 @@ class _Reader:
         if "exactly" in entries:
             message = "'exactly' stands beside 'rows'"
             self._findings.error("unknown_key", entries["exactly"].path, message, at_key=True)
-        return self._expected(found, entries["expect"])
+        has_unknown = _has_unknown(entries["expect"], found)
+        return self._expected(found, entries["expect"], has_unknown=has_unknown)
 
     def _thens(self, shape: Shape) -> tuple[Then, ...]:
         shapes = list(shape.items()) if isinstance(shape.value, list) else [shape]
@@ -382,12 +383,15 @@ class _Reader:
             shape.wrong("expected one of 'query' and 'query_text'", "missing_key")
             return None
         expected = {key: one for key, one in entries.items() if key in _READS}
-        return Then(self._ask(entries), self._expected(expected, shape))
+        has_unknown = _has_unknown(shape, entries)
+        return Then(self._ask(entries), self._expected(expected, shape, has_unknown=has_unknown))
 
-    def _expected(self, found: Mapping[str, Shape], shape: Shape) -> Wanted:
+    def _expected(
+        self, found: Mapping[str, Shape], shape: Shape, *, has_unknown: bool
+    ) -> Wanted:
         """Return what is expected; an error excludes everything else, and nothing is a mistake."""
         what = [key for key in found if key != "exactly"]
-        if not what:
+        if not what and not has_unknown:
             shape.wrong("nothing is expected", "missing_key")
         if "error" in found and len(what) > 1:
             shape.wrong("an error excludes everything else")
@@ -417,6 +421,11 @@ class _Reader:
         if uses is not None:
             indexes = _texts(uses) if isinstance(uses.value, list) else (uses.text(),)
         return PlanWanted(indexes, _texts(entries["scans"]) if "scans" in entries else None)
+
+
+def _has_unknown(shape: Shape, known: Mapping[str, Shape]) -> bool:
+    """Whether a map has keys that were reported already, so that nothing more is said of it."""
+    return isinstance(shape.value, dict) and len(shape.value) > len(known)
 
 
 def _counts(shape: Shape | None) -> dict[str, int]:
