@@ -183,7 +183,9 @@ def test_a_broken_file_stops_all_of_them_and_json_names_every_mistake(papers: Te
     assert (done.code, done.out) == (2, "")
     error = json.loads(done.err)
     assert problems("error", error) == []
-    assert [one["file"] for one in error["diagnostics"] if one["code"] == "unknown_key"] == [
+    assert [
+        one["file"] for one in error["details"]["diagnostics"] if one["code"] == "unknown_key"
+    ] == [
         "x.test.yaml",
         "y.test.yaml",
     ]

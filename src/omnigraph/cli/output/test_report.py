@@ -52,6 +52,7 @@ def contract_text(results: Sequence[RuleResult]) -> str:
 def _rule_line(result: RuleResult) -> str:
     check = result.check
     mark = "ok    " if check.passed else "warn  " if check.is_warning else "failed"
-    found = check.error if check.error is not None else f"found {check.value}"
+    value = "nothing" if check.value is None else check.value
+    found = check.error if check.error is not None else f"found {value}"
     owner = "" if result.rule.owner is None or check.passed else f" ({result.rule.owner})"
     return f"{mark} {check.name}: {check.expect}, {on_one_line(found)}{owner}"

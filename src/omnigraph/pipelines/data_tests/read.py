@@ -177,7 +177,9 @@ class _Reader:
 
     def _add_source_error(self, code: str, shape: Shape, error: SourceError) -> None:
         for one in error.diagnostics:
-            shape.wrong(f"{one.headline} [{one.code}]", code)
+            at = one.position
+            where = f"{one.source.name}:{at.line}:{at.column}"
+            shape.wrong(f"{where}: {one.headline} [{one.code}]", code)
 
     # -- fixtures ---------------------------------------------------------------------------------
 
@@ -386,9 +388,7 @@ class _Reader:
         has_unknown = _has_unknown(shape, entries)
         return Then(self._ask(entries), self._expected(expected, shape, has_unknown=has_unknown))
 
-    def _expected(
-        self, found: Mapping[str, Shape], shape: Shape, *, has_unknown: bool
-    ) -> Wanted:
+    def _expected(self, found: Mapping[str, Shape], shape: Shape, *, has_unknown: bool) -> Wanted:
         """Return what is expected; an error excludes everything else, and nothing is a mistake."""
         what = [key for key in found if key != "exactly"]
         if not what and not has_unknown:
