@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import Graph, MergeConflictError, QueryResult, ReadTarget, Registry
+from omnigraph.graph import (
+    Graph,
+    MergeConflictError,
+    QueryResult,
+    ReadTarget,
+    Registry,
+    Snapshot,
+)
 from omnigraph.pipelines.data_tests.fixtures import json_lines
 from omnigraph.pipelines.data_tests.model import Apply, Ask, Load, Merge, Mutate, Row
 from omnigraph.query import QueryDecl, QueryText, parse_queries
+from omnigraph.query.select import select_query
 from omnigraph.values import PropType, Scalar
 
 _PLACEHOLDERS: Final[dict[Scalar, object]] = {
@@ -62,11 +70,15 @@ class Ground:
     registry: Registry
     branch: str = "main"
     engine: str = "local"
+    pinned: Snapshot | None = None
+    """The snapshot of a branch that nobody writes to, so that reads need not look for its head."""
 
     @property
-    def target(self) -> ReadTarget:
+    def snapshot(self) -> Snapshot:
         """What reads of the test look at."""
-        return ReadTarget.branch(self.branch)
+        if self.pinned is not None:
+            return self.pinned
+        return self.graph.snapshot_of(ReadTarget.branch(self.branch))
 
     def cut(self, name: str) -> Ground:
         """Return the same graph on a new branch."""
@@ -75,8 +87,7 @@ class Ground:
 
     def rows(self) -> Mapping[str, int]:
         """Return how many rows each type has, by the key of the type."""
-        entries = self.graph.snapshot_of(self.target).entries
-        return {key: entry.row_count for key, entry in entries.items()}
+        return {key: entry.row_count for key, entry in self.snapshot.entries.items()}
 
 
 # -- reads ----------------------------------------------------------------------------------------
@@ -84,43 +95,38 @@ class Ground:
 
 def ask(ground: Ground, act: Ask, *, runs: bool, explains: bool) -> Facts:
     """Run a read, or look at its plan, or both."""
-    text: QueryText
-    if act.query is None:
-        assert act.text is not None  # noqa: S101 - a read has a name or a text
-        text = act.text
-    else:
-        text = ground.registry.find(act.query).source
+    graph, name, snapshot = ground.graph, act.query, ground.snapshot
     try:
+        text, decl = _query_of(ground.registry, act)
         answer = explained = None
         if runs:
-            answer = ground.graph.query(text, act.query, act.params, target=ground.target)
+            answer = graph.query(text, name, act.params, target=snapshot)
         if explains:
-            params = _filled(text, act)
-            explained = ground.graph.query(
-                text, act.query, params, target=ground.target, explain=True
-            )
-        return Facts(answer=answer, explained=explained, is_ordered=_is_ordered(text, act.query))
+            params = _filled(decl, act)
+            explained = graph.query(text, name, params, target=snapshot, explain=True)
+        return Facts(answer=answer, explained=explained, is_ordered=_is_ordered(decl))
     except OmnigraphError as error:
         return Facts(failure=Failure.of(error))
 
 
-def _decl(text: QueryText, name: str | None) -> QueryDecl:
-    queries = parse_queries(text).queries
-    return next((one for one in queries if one.name == name), queries[0])
+def _query_of(registry: Registry, act: Ask) -> tuple[QueryText, QueryDecl]:
+    if act.query is not None:
+        stored = registry.find(act.query)
+        return stored.source, stored.query
+    assert act.text is not None  # noqa: S101 - a read has a name or a text
+    return act.text, select_query(parse_queries(act.text))
 
 
-def _is_ordered(text: QueryText, name: str | None) -> bool:
-    body = _decl(text, name).body
-    return not isinstance(body, tuple) and bool(body.order)
+def _is_ordered(decl: QueryDecl) -> bool:
+    return not isinstance(decl.body, tuple) and bool(decl.body.order)
 
 
-def _filled(text: QueryText, act: Ask) -> Row:
+def _filled(decl: QueryDecl, act: Ask) -> Row:
     """Return parameters for a plan: those that the test leaves out have some value of their type.
 
     A plan depends on which values are known, hardly on what they are.
     """
-    parameters = _decl(text, act.query).parameters
-    return {one.name: placeholder(one.prop_type) for one in parameters} | act.params
+    return {one.name: placeholder(one.prop_type) for one in decl.parameters} | act.params
 
 
 def placeholder(prop_type: PropType) -> object:

@@ -179,7 +179,7 @@ def _count_problems(wanted: Wanted, ground: Ground) -> Iterator[Problem]:
 def _plan_problems(wanted: PlanWanted | None, facts: Facts, ground: Ground) -> Iterator[Problem]:
     if wanted is None or facts.explained is None:
         return
-    catalog = ground.graph.snapshot_of(ground.target).catalog
+    catalog = ground.snapshot.catalog
     used: set[str] = set()
     scans: list[str] = []
     for access in facts.explained.node_accesses():

@@ -34,7 +34,7 @@ def run(ground: Ground, act: RunPipeline, path: Callable[[str], Path]) -> tuple[
         record = run_pipeline(_redirected(file, ground, act.sources, path), RunOptions())
     except PipelineFileError as error:
         return Facts(failure=Failure.of(error)), ground
-    where = ground if record.branch is None else replace(ground, branch=record.branch)
+    where = ground if record.branch is None else replace(ground, branch=record.branch, pinned=None)
     if record.state in _FAILED:
         return Facts(failure=Failure(record.error or str(record.state))), where
     return Facts(rejected=sum(one.rejected for one in record.counts)), where

@@ -136,7 +136,9 @@ class FileRun:
         if isinstance(graph, FixtureFailure):
             return [Problem(graph.message)]
         engine = self._settings.engine or "local"
-        facts, ground = self._do(test, Ground(graph, self._file.registry, engine=engine))
+        pinned = None if needs_own else graph.snapshot()
+        shared = Ground(graph, self._file.registry, engine=engine, pinned=pinned)
+        facts, ground = self._do(test, shared)
         problems = judge.problems(test.wanted, facts, ground)
         if problems:
             return problems
