@@ -18,6 +18,7 @@ from omnigraph.pipelines.data_tests.model import SampledFixture
 from omnigraph.pipelines.data_tests.sample import draw_sample
 from support.cases import Case, check_case, load_cases
 from support.json_shapes import problems
+from support.pages import DOCS, ROOT, blocks_of
 from support.terminal import Terminal
 
 SECONDS = re.compile(r"in \d+\.\d\d s")
@@ -89,6 +90,18 @@ def test_repeated_rows_count() -> None:
     assert compare_rows(twice, twice, ordered=False, exactly=False) is None
     assert compare_rows(twice, twice[:1], ordered=False, exactly=False) == Mismatch(({"a": 1},))
     assert compare_rows(twice[:1], twice, ordered=False, exactly=False) == Mismatch((), ({"a": 1},))
+
+
+# -- the example ----------------------------------------------------------------------------------
+
+
+def test_the_example_holds_and_the_guide_shows_it(omnigraph: Terminal) -> None:
+    example = ROOT / "examples" / "testing"
+    done = omnigraph("test", str(example), "--json")
+    assert (done.code, done.json["failed"], done.json["skipped"]) == (0, 0, 0)
+    titled = {one.title: one.body for one in blocks_of(DOCS / "guide" / "testing.md") if one.title}
+    for name in ("papers.pg", "papers2.pg", "papers.gq", "papers.test.yaml"):
+        assert titled[name] == (example / name).read_text(encoding="utf-8"), name
 
 
 # -- options --------------------------------------------------------------------------------------
