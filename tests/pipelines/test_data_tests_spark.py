@@ -41,6 +41,10 @@ tests:
     pipeline: social.yaml
     sources: {people: [{full_name: ann, age: 300}]}
     expect: {error: 1 of 2 checks do not hold}
+  - name: load on Spark
+    fixture: one
+    load: [{type: Person, data: {name: yan}}]
+    expect: {nodes: {Person: 2}}
   - {name: no rows, pipeline: social.yaml, expect: {nodes: {Person: 1}}}
   - {name: wrong source, pipeline: social.yaml, sources: {peple: []}, expect: {nodes: {Person: 1}}}
 expectations:
@@ -69,6 +73,7 @@ def test_a_pipeline_runs_on_rows_of_the_file(
         "holds": [],
         "fails": ["rejected: expected 1, found 0", "nodes.Person: expected 2, found 1"],
         "its checks fail": [],
+        "load on Spark": [],
         "no rows": ["'sources' has no rows for people"],
         "wrong source": ["the pipeline has no source 'peple'; did you mean 'people'?"],
     }

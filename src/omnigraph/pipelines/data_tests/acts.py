@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from omnigraph.errors import OmnigraphError
@@ -68,6 +69,8 @@ class Ground:
 
     graph: Graph
     registry: Registry
+    new_path: Callable[[str], Path]
+    """Returns a path in the temporary folder that nothing uses yet."""
     branch: str = "main"
     engine: str = "local"
     pinned: Snapshot | None = None
@@ -83,7 +86,15 @@ class Ground:
     def cut(self, name: str) -> Ground:
         """Return the same graph on a new branch."""
         self.graph.branches.create_from(self.branch, name)
-        return Ground(self.graph, self.registry, name, self.engine)
+        return replace(self, branch=name, pinned=None)
+
+    def data(self, rows: Sequence[Row]) -> bytes | list[str]:
+        """Return rows in the form that the engine loads: tasks of Spark read files only."""
+        if self.engine != "spark":
+            return json_lines(rows)
+        path = self.new_path("rows.jsonl")
+        path.write_bytes(json_lines(rows))
+        return [str(path)]
 
     def rows(self) -> Mapping[str, int]:
         """Return how many rows each type has, by the key of the type."""
@@ -157,7 +168,7 @@ def load(ground: Ground, act: Load) -> Facts:
     """Load rows."""
     try:
         ground.graph.load(
-            json_lines(act.rows), mode=act.mode, branch=ground.branch, engine=ground.engine
+            ground.data(act.rows), mode=act.mode, branch=ground.branch, engine=ground.engine
         )
     except OmnigraphError as error:
         return Facts(failure=Failure.of(error))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from xml.etree import ElementTree as ET
 
 from omnigraph.pipelines.data_tests.compare import canonical
-from omnigraph.pipelines.data_tests.judge import Problem
 from omnigraph.pipelines.data_tests.run import FileReport, TestReport, TestResult
+from omnigraph.pipelines.data_tests.verify import Problem
 from omnigraph.texts import shown
 
 

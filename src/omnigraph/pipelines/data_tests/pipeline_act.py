@@ -5,7 +5,7 @@ This module needs PySpark, so it is imported only for tests of pipelines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from omnigraph.pipelines.run import RunOptions, run_pipeline
 _FAILED = frozenset({RunState.FAILED, RunState.CHECKS_FAILED})
 
 
-def run(ground: Ground, act: RunPipeline, path: Callable[[str], Path]) -> tuple[Facts, Ground]:
+def run(ground: Ground, act: RunPipeline) -> tuple[Facts, Ground]:
     """Run a pipeline; return the facts, and where its rows are: `publish: branch` leaves them."""
     try:
         file = load_pipeline_file(act.path)
@@ -31,7 +31,7 @@ def run(ground: Ground, act: RunPipeline, path: Callable[[str], Path]) -> tuple[
     if problem is not None:
         return Facts(failure=Failure(problem)), ground
     try:
-        record = run_pipeline(_redirected(file, ground, act.sources, path), RunOptions())
+        record = run_pipeline(_redirected(file, ground, act.sources), RunOptions())
     except PipelineFileError as error:
         return Facts(failure=Failure.of(error)), ground
     where = ground if record.branch is None else replace(ground, branch=record.branch, pinned=None)
@@ -55,13 +55,12 @@ def _redirected(
     file: PipelineFile,
     ground: Ground,
     rows: Mapping[str, tuple[Row, ...]],
-    path: Callable[[str], Path],
 ) -> PipelineFile:
     sources = {
         name: replace(
             source,
             format="json",
-            paths=(str(_written(path(f"{name}.jsonl"), rows[name])),),
+            paths=(str(_written(ground.new_path(f"{name}.jsonl"), rows[name])),),
             table=None,
             options={},
             incremental=None,
@@ -70,7 +69,7 @@ def _redirected(
     }
     policy = file.on_error
     if policy.folder is not None:
-        policy = replace(policy, folder=path("quarantine"))
+        policy = replace(policy, folder=ground.new_path("quarantine"))
     target = replace(file.target, graph=ground.graph.uri, branch=ground.branch)
     return replace(file, sources=sources, target=target, on_error=policy)
 

@@ -18,7 +18,6 @@ from omnigraph.graph import SourceText
 from omnigraph.pipelines.data_tests import acts
 from omnigraph.pipelines.data_tests.acts import Facts, Ground
 from omnigraph.pipelines.data_tests.fixtures import FixtureFailure, Fixtures
-from omnigraph.pipelines.data_tests.judge import Judge, Problem
 from omnigraph.pipelines.data_tests.model import (
     Apply,
     Ask,
@@ -30,6 +29,7 @@ from omnigraph.pipelines.data_tests.model import (
     TestFile,
     Wanted,
 )
+from omnigraph.pipelines.data_tests.verify import Problem, Verifier
 
 Engine: TypeAlias = Literal["local", "spark"]
 State: TypeAlias = Literal["passed", "failed", "skipped"]
@@ -115,20 +115,20 @@ class FileRun:
         """Run one test; what does not hold is in the result."""
         clock = self._settings.clock
         began_s = clock.monotonic_s()
-        judge = Judge(self._settings.updates)
+        verifier = Verifier(self._settings.updates)
         note: str | None = None
         state: State = "passed"
         problems: list[Problem] = []
         try:
-            problems = self._problems(test, judge)
+            problems = self._problems(test, verifier)
             state = "failed" if problems else "passed"
-            note = None if judge.updated is None else f"wrote {judge.updated}"
+            note = None if verifier.updated is None else f"wrote {verifier.updated}"
         except _SkippedError as skipped:
             state, note = "skipped", str(skipped)
         seconds = clock.monotonic_s() - began_s
         return TestResult(test, state, seconds, tuple(problems), note)
 
-    def _problems(self, test: DataTest, judge: Judge) -> list[Problem]:
+    def _problems(self, test: DataTest, verifier: Verifier) -> list[Problem]:
         needs_own = isinstance(test.act, Apply)
         if isinstance(test.act, RunPipeline):
             self._require_spark()
@@ -137,16 +137,18 @@ class FileRun:
             return [Problem(graph.message)]
         engine = self._settings.engine or "local"
         pinned = None if needs_own else graph.snapshot()
-        shared = Ground(graph, self._file.registry, engine=engine, pinned=pinned)
+        shared = Ground(
+            graph, self._file.registry, self._fixtures.path, engine=engine, pinned=pinned
+        )
         facts, ground = self._do(test, shared)
-        problems = judge.problems(test.wanted, facts, ground)
+        problems = verifier.problems(test.wanted, facts, ground)
         if problems:
             return problems
         for then in test.then:
             found = acts.ask(ground, then.ask, **_looks(then.wanted))
             problems += [
                 Problem(f"then: {one.message}", one.missing, one.extra)
-                for one in judge.problems(then.wanted, found, ground)
+                for one in verifier.problems(then.wanted, found, ground)
             ]
         return problems
 
@@ -170,7 +172,7 @@ class FileRun:
                 # It imports PySpark, which other tests do without.
                 from omnigraph.pipelines.data_tests import pipeline_act  # noqa: PLC0415
 
-                return pipeline_act.run(self._branch(ground), act, self._fixtures.path)
+                return pipeline_act.run(self._branch(ground), act)
 
     def _branch(self, ground: Ground) -> Ground:
         self._number += 1

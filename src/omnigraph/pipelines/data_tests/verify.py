@@ -27,8 +27,8 @@ class Problem:
 
 
 @dataclass
-class Judge:
-    """Judges the acts of one test."""
+class Verifier:
+    """Verifies the acts of one test."""
 
     updates: bool = False
     """Whether snapshots that differ are written again."""
