@@ -19,14 +19,6 @@ from support.terminal import Terminal
 CASES = load_cases("contracts")
 
 
-@pytest.fixture
-def omnigraph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Terminal:
-    monkeypatch.chdir(tmp_path)
-    return Terminal(capsys)
-
-
 def build(case: Case) -> None:
     with Graph.init("g.omni", case.sections["schema"], durability="process") as graph:
         graph.load(case.sections["rows"].encode(), mode="append", engine="local")

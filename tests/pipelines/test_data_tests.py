@@ -36,14 +36,6 @@ tests:
 
 
 @pytest.fixture
-def omnigraph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Terminal:
-    monkeypatch.chdir(tmp_path)
-    return Terminal(capsys)
-
-
-@pytest.fixture
 def papers(omnigraph: Terminal) -> Terminal:
     """A terminal in a folder with a schema, queries and a test file."""
     Path("papers.pg").write_text(SCHEMA)

@@ -17,7 +17,15 @@ from omnigraph.graph import (
     Snapshot,
 )
 from omnigraph.pipelines.data_tests.fixtures import json_lines
-from omnigraph.pipelines.data_tests.model import Apply, Ask, Load, Merge, Mutate, Row
+from omnigraph.pipelines.data_tests.model import (
+    Apply,
+    Ask,
+    Load,
+    Merge,
+    Mutate,
+    Row,
+    Wanted,
+)
 from omnigraph.query import QueryDecl, QueryText, parse_queries
 from omnigraph.query.select import select_query
 from omnigraph.values import PropType, Scalar
@@ -64,14 +72,14 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Ground:
+class TestBranch:
     """A graph and the branch on which a test works."""
 
     graph: Graph
     registry: Registry
     new_path: Callable[[str], Path]
     """Returns a path in the temporary folder that nothing uses yet."""
-    branch: str = "main"
+    name: str = "main"
     engine: str = "local"
     pinned: Snapshot | None = None
     """The snapshot of a branch that nobody writes to, so that reads need not look for its head."""
@@ -81,12 +89,12 @@ class Ground:
         """What reads of the test look at."""
         if self.pinned is not None:
             return self.pinned
-        return self.graph.snapshot_of(ReadTarget.branch(self.branch))
+        return self.graph.snapshot_of(ReadTarget.branch(self.name))
 
-    def cut(self, name: str) -> Ground:
+    def cut(self, name: str) -> TestBranch:
         """Return the same graph on a new branch."""
-        self.graph.branches.create_from(self.branch, name)
-        return replace(self, branch=name, pinned=None)
+        self.graph.branches.create_from(self.name, name)
+        return replace(self, name=name, pinned=None)
 
     def data(self, rows: Sequence[Row]) -> bytes | list[str]:
         """Return rows in the form that the engine loads: tasks of Spark read files only."""
@@ -104,15 +112,16 @@ class Ground:
 # -- reads ----------------------------------------------------------------------------------------
 
 
-def ask(ground: Ground, act: Ask, *, runs: bool, explains: bool) -> Facts:
-    """Run a read, or look at its plan, or both."""
-    graph, name, snapshot = ground.graph, act.query, ground.snapshot
+def ask(branch: TestBranch, act: Ask, wanted: Wanted) -> Facts:
+    """Run a read, or look at its plan, or both: what is expected decides."""
+    needs_rows = (wanted.rows, wanted.snapshot, wanted.error)
+    graph, name, snapshot = branch.graph, act.query, branch.snapshot
     try:
-        text, decl = _query_of(ground.registry, act)
+        text, decl = _query_of(branch.registry, act)
         answer = explained = None
-        if runs:
+        if any(one is not None for one in needs_rows):
             answer = graph.query(text, name, act.params, target=snapshot)
-        if explains:
+        if wanted.plan is not None:
             params = _filled(decl, act)
             explained = graph.query(text, name, params, target=snapshot, explain=True)
         return Facts(answer=answer, explained=explained, is_ordered=_is_ordered(decl))
@@ -154,37 +163,35 @@ def placeholder(prop_type: PropType) -> object:
 # -- writes ---------------------------------------------------------------------------------------
 
 
-def mutate(ground: Ground, act: Mutate) -> Facts:
+def mutate(branch: TestBranch, act: Mutate) -> Facts:
     """Run a mutation."""
-    source = ground.registry.find(act.query).source
+    source = branch.registry.find(act.query).source
     try:
-        done = ground.graph.mutate(source, act.query, act.params, branch=ground.branch)
+        done = branch.graph.mutate(source, act.query, act.params, branch=branch.name)
     except OmnigraphError as error:
         return Facts(failure=Failure.of(error))
     return Facts(affected_nodes=done.affected_nodes, affected_edges=done.affected_edges)
 
 
-def load(ground: Ground, act: Load) -> Facts:
+def load(branch: TestBranch, act: Load) -> Facts:
     """Load rows."""
     try:
-        ground.graph.load(
-            ground.data(act.rows), mode=act.mode, branch=ground.branch, engine=ground.engine
+        branch.graph.load(
+            branch.data(act.rows), mode=act.mode, branch=branch.name, engine=branch.engine
         )
     except OmnigraphError as error:
         return Facts(failure=Failure.of(error))
     return Facts()
 
 
-def merge(ours: Ground, theirs: Ground, act: Merge) -> Facts:
+def merge(ours: TestBranch, theirs: TestBranch, act: Merge) -> Facts:
     """Change two branches, then merge the second one into the first."""
-    for ground, side in ((ours, act.ours), (theirs, act.theirs)):
-        done = load(ground, side) if isinstance(side, Load) else mutate(ground, side)
+    for branch, side in ((ours, act.ours), (theirs, act.theirs)):
+        done = load(branch, side) if isinstance(side, Load) else mutate(branch, side)
         if done.failure is not None:
             return done
     try:
-        ours.graph.branches.merge(
-            theirs.branch, ours.branch, strategy=act.strategy, engine=ours.engine
-        )
+        ours.graph.branches.merge(theirs.name, ours.name, strategy=act.strategy, engine=ours.engine)
     except MergeConflictError as error:
         found = [one.to_json() for one in error.conflicts]
         return Facts(
@@ -204,10 +211,10 @@ def merge(ours: Ground, theirs: Ground, act: Merge) -> Facts:
     return Facts(conflicts=())
 
 
-def apply(ground: Ground, act: Apply) -> Facts:
+def apply(branch: TestBranch, act: Apply) -> Facts:
     """Apply a schema to a graph that has no branch but `main`."""
     try:
-        done = ground.graph.schema.apply(act.schema, allow_data_loss=act.allow_data_loss)
+        done = branch.graph.schema.apply(act.schema, allow_data_loss=act.allow_data_loss)
     except OmnigraphError as error:
         return Facts(failure=Failure.of(error))
     return Facts(steps=tuple(step.kind for step in done.plan.steps))

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import orjson
 
@@ -48,17 +46,6 @@ class Fixtures:
         self._own: list[Graph] = []
         self._samples: dict[str, Sample] = {}
         self._number = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Remove all graphs."""

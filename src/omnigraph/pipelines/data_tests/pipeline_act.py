@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from omnigraph.pipelines.data_tests.acts import Facts, Failure, Ground
+from omnigraph.pipelines.data_tests.acts import Facts, Failure, TestBranch
 from omnigraph.pipelines.data_tests.fixtures import json_lines
 from omnigraph.pipelines.data_tests.model import Row, RunPipeline
 from omnigraph.pipelines.diagnostics import PipelineFileError, did_you_mean
@@ -21,20 +21,20 @@ from omnigraph.pipelines.run import RunOptions, run_pipeline
 _FAILED = frozenset({RunState.FAILED, RunState.CHECKS_FAILED})
 
 
-def run(ground: Ground, act: RunPipeline) -> tuple[Facts, Ground]:
+def run(branch: TestBranch, act: RunPipeline) -> tuple[Facts, TestBranch]:
     """Run a pipeline; return the facts, and where its rows are: `publish: branch` leaves them."""
     try:
         file = load_pipeline_file(act.path)
     except PipelineFileError as error:
-        return Facts(failure=Failure.of(error)), ground
+        return Facts(failure=Failure.of(error)), branch
     problem = _source_problem(file.sources, act.sources)
     if problem is not None:
-        return Facts(failure=Failure(problem)), ground
+        return Facts(failure=Failure(problem)), branch
     try:
-        record = run_pipeline(_redirected(file, ground, act.sources), RunOptions())
+        record = run_pipeline(_redirected(file, branch, act.sources), RunOptions())
     except PipelineFileError as error:
-        return Facts(failure=Failure.of(error)), ground
-    where = ground if record.branch is None else replace(ground, branch=record.branch, pinned=None)
+        return Facts(failure=Failure.of(error)), branch
+    where = branch if record.branch is None else replace(branch, name=record.branch, pinned=None)
     if record.state in _FAILED:
         return Facts(failure=Failure(record.error or str(record.state))), where
     return Facts(rejected=sum(one.rejected for one in record.counts)), where
@@ -53,14 +53,14 @@ def _source_problem(
 
 def _redirected(
     file: PipelineFile,
-    ground: Ground,
+    branch: TestBranch,
     rows: Mapping[str, tuple[Row, ...]],
 ) -> PipelineFile:
     sources = {
         name: replace(
             source,
             format="json",
-            paths=(str(_written(ground.new_path(f"{name}.jsonl"), rows[name])),),
+            paths=(str(_written(branch.new_path(f"{name}.jsonl"), rows[name])),),
             table=None,
             options={},
             incremental=None,
@@ -69,8 +69,8 @@ def _redirected(
     }
     policy = file.on_error
     if policy.folder is not None:
-        policy = replace(policy, folder=ground.new_path("quarantine"))
-    target = replace(file.target, graph=ground.graph.uri, branch=ground.branch)
+        policy = replace(policy, folder=branch.new_path("quarantine"))
+    target = replace(file.target, graph=branch.graph.uri, branch=branch.name)
     return replace(file, sources=sources, target=target, on_error=policy)
 
 

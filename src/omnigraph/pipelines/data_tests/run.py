@@ -7,16 +7,16 @@ has a copy of the fixture, because a schema is applied to a graph without branch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.engine import engine_named
 from omnigraph.graph import SourceText
 from omnigraph.pipelines.data_tests import acts
-from omnigraph.pipelines.data_tests.acts import Facts, Ground
+from omnigraph.pipelines.data_tests.acts import Facts, TestBranch
 from omnigraph.pipelines.data_tests.fixtures import FixtureFailure, Fixtures
 from omnigraph.pipelines.data_tests.model import (
     Apply,
@@ -27,7 +27,6 @@ from omnigraph.pipelines.data_tests.model import (
     Mutate,
     RunPipeline,
     TestFile,
-    Wanted,
 )
 from omnigraph.pipelines.data_tests.verify import Problem, Verifier
 
@@ -96,17 +95,6 @@ class FileRun:
         self._fixtures = Fixtures(file, self._settings.schema)
         self._number = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Remove the graphs."""
         self._fixtures.close()
@@ -137,46 +125,46 @@ class FileRun:
             return [Problem(graph.message)]
         engine = self._settings.engine or "local"
         pinned = None if needs_own else graph.snapshot()
-        shared = Ground(
+        shared = TestBranch(
             graph, self._file.registry, self._fixtures.path, engine=engine, pinned=pinned
         )
-        facts, ground = self._do(test, shared)
-        problems = verifier.problems(test.wanted, facts, ground)
+        facts, branch = self._do(test, shared)
+        problems = verifier.problems(test.wanted, facts, branch)
         if problems:
             return problems
         for then in test.then:
-            found = acts.ask(ground, then.ask, **_looks(then.wanted))
+            found = acts.ask(branch, then.ask, then.wanted)
             problems += [
                 Problem(f"then: {one.message}", one.missing, one.extra)
-                for one in verifier.problems(then.wanted, found, ground)
+                for one in verifier.problems(then.wanted, found, branch)
             ]
         return problems
 
-    def _do(self, test: DataTest, ground: Ground) -> tuple[Facts, Ground]:
+    def _do(self, test: DataTest, branch: TestBranch) -> tuple[Facts, TestBranch]:
         """Do what a test says; return the facts, and where later reads look."""
         match test.act:
             case Ask() as act:
-                return acts.ask(ground, act, **_looks(test.wanted)), ground
+                return acts.ask(branch, act, test.wanted), branch
             case Mutate() as act:
-                own = self._branch(ground)
+                own = self._branch(branch)
                 return acts.mutate(own, act), own
             case Load() as act:
-                own = self._branch(ground)
+                own = self._branch(branch)
                 return acts.load(own, act), own
             case Merge() as act:
-                ours, theirs = self._branch(ground), self._branch(ground)
+                ours, theirs = self._branch(branch), self._branch(branch)
                 return acts.merge(ours, theirs, act), ours
             case Apply() as act:
-                return acts.apply(ground, act), ground
+                return acts.apply(branch, act), branch
             case RunPipeline() as act:
                 # It imports PySpark, which other tests do without.
                 from omnigraph.pipelines.data_tests import pipeline_act  # noqa: PLC0415
 
-                return pipeline_act.run(self._branch(ground), act)
+                return pipeline_act.run(self._branch(branch), act)
 
-    def _branch(self, ground: Ground) -> Ground:
+    def _branch(self, branch: TestBranch) -> TestBranch:
         self._number += 1
-        return ground.cut(f"test-{self._number}")
+        return branch.cut(f"test-{self._number}")
 
     def _require_spark(self) -> None:
         if self._settings.engine == "local":
@@ -184,15 +172,6 @@ class FileRun:
         problem = engine_named("spark").problem()
         if problem is not None and self._settings.engine is None:
             raise _SkippedError(f"pipelines run on Spark: {problem}")
-
-
-def _looks(wanted: Wanted) -> dict[str, bool]:
-    """Return whether a read has to run, and whether its plan is looked at."""
-    needs_rows = (wanted.rows, wanted.snapshot, wanted.error)
-    return {
-        "runs": any(one is not None for one in needs_rows),
-        "explains": wanted.plan is not None,
-    }
 
 
 # -- several files --------------------------------------------------------------------------------
@@ -267,7 +246,7 @@ def run_tests(
         tests = [test for test in file.tests if chosen(file, test)]
         if not tests or (has_failed and fail_fast):
             continue
-        with FileRun(file, settings) as run:
+        with closing(FileRun(file, settings)) as run:
             results = tuple(_results(run, file, tests, report, fail_fast=fail_fast))
         has_failed |= any(one.state == "failed" for one in results)
         reports.append(FileReport(file.path, results))

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from omnigraph.names import EntityKind, TableKey
-from omnigraph.pipelines.data_tests.acts import Facts, Ground
+from omnigraph.pipelines.data_tests.acts import Facts, TestBranch
 from omnigraph.pipelines.data_tests.compare import Mismatch, canonical, compare_rows
 from omnigraph.pipelines.data_tests.model import PlanWanted, Row, Wanted
 from omnigraph.pipelines.diagnostics import did_you_mean
@@ -34,7 +34,7 @@ class Verifier:
     """Whether snapshots that differ are written again."""
     updated: Path | None = None
 
-    def problems(self, wanted: Wanted, facts: Facts, ground: Ground) -> list[Problem]:
+    def problems(self, wanted: Wanted, facts: Facts, branch: TestBranch) -> list[Problem]:
         """Return everything that is not as expected."""
         if wanted.error is not None:
             return _error_problems(wanted.error, facts)
@@ -46,8 +46,8 @@ class Verifier:
             *self._row_problems(wanted, facts),
             *_number_problems(wanted, facts),
             *_list_problems(wanted, facts),
-            *_plan_problems(wanted.plan, facts, ground),
-            *_count_problems(wanted, ground),
+            *_plan_problems(wanted.plan, facts, branch),
+            *_count_problems(wanted, branch),
         ]
 
     # -- rows -------------------------------------------------------------------------------------
@@ -155,10 +155,10 @@ def _list_problems(wanted: Wanted, facts: Facts) -> Iterator[Problem]:
             yield Problem(f"steps: expected {', '.join(wanted.steps) or 'none'}, found {shown}")
 
 
-def _count_problems(wanted: Wanted, ground: Ground) -> Iterator[Problem]:
+def _count_problems(wanted: Wanted, branch: TestBranch) -> Iterator[Problem]:
     if not wanted.nodes and not wanted.edges:
         return
-    rows = ground.rows()
+    rows = branch.rows()
     kinds: tuple[tuple[EntityKind, Mapping[str, int]], ...] = (
         ("node", wanted.nodes),
         ("edge", wanted.edges),
@@ -176,10 +176,12 @@ def _count_problems(wanted: Wanted, ground: Ground) -> Iterator[Problem]:
 # -- plans ----------------------------------------------------------------------------------------
 
 
-def _plan_problems(wanted: PlanWanted | None, facts: Facts, ground: Ground) -> Iterator[Problem]:
+def _plan_problems(
+    wanted: PlanWanted | None, facts: Facts, branch: TestBranch
+) -> Iterator[Problem]:
     if wanted is None or facts.explained is None:
         return
-    catalog = ground.snapshot.catalog
+    catalog = branch.snapshot.catalog
     used: set[str] = set()
     scans: list[str] = []
     for access in facts.explained.node_accesses():

@@ -15,6 +15,7 @@ from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.streams import say
 from omnigraph.cli.output.test_report import result_lines, summary
+from omnigraph.texts import escaped
 from omnigraph.wire import EXIT_FAILURE
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def command(
             shown.add(file.path)
             say(str(file.path))
         for line, colour in result_lines(result):
-            click.secho(line, fg=colour)
+            click.secho(escaped(line), fg=colour)
 
     settings = RunSettings(updates=update, engine=engine)
     done = run_tests(
