@@ -323,6 +323,23 @@ def test_schema_plan_lists_the_queries_tests_and_contracts_that_a_change_breaks(
     assert same.out.splitlines()[-1] == "breaks: nothing"
 
 
+def test_without_java_pipelines_are_skipped_unless_spark_was_asked_for(
+    papers: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    Path("social.yaml").write_text("version: 1\n")
+    Path("papers.test.yaml").write_text(
+        "schema: papers.pg\n"
+        "tests: [{name: a, pipeline: social.yaml, expect: {nodes: {Paper: 0}}}]\n"
+    )
+    skipped = papers("test")
+    assert skipped.code == 0
+    assert "skipped a: pipelines run on Spark: Spark needs Java 17" in skipped.out
+    failed = papers("test", "--engine", "spark")
+    assert failed.code == 1
+    assert "Spark needs Java 17" in failed.out
+
+
 def test_tests_and_contracts_do_without_spark() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None\n"

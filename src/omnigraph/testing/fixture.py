@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from omnigraph.graph import Graph, SourceText
 from omnigraph.pipelines.data_tests.fixtures import json_lines, new_graph
 
@@ -85,10 +83,12 @@ def graph_fixture(schema: str | Path, rows: Sequence[Mapping[str, object]] | Pat
         papers.mutate('query q() { delete Paper where doi = "a" }')
     ```
     """
+    import pytest  # noqa: PLC0415 - fixtures without pytest do without it
+
     shared = FixtureGraph(schema, rows)
 
     @pytest.fixture
-    def graph(pytestconfig: pytest.Config) -> Iterator[Graph]:
+    def graph(pytestconfig: Any) -> Iterator[Graph]:
         pytestconfig.add_cleanup(shared.close)
         with shared.branch() as opened:
             yield opened

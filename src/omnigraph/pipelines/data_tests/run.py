@@ -118,8 +118,9 @@ class FileRun:
 
     def _problems(self, test: DataTest, verifier: Verifier) -> list[Problem]:
         needs_own = isinstance(test.act, Apply)
-        if isinstance(test.act, RunPipeline):
-            self._require_spark()
+        missing = self._missing_spark() if isinstance(test.act, RunPipeline) else None
+        if missing is not None:
+            return [Problem(missing)]
         graph = (self._fixtures.own if needs_own else self._fixtures.shared)(test.fixture)
         if isinstance(graph, FixtureFailure):
             return [Problem(graph.message)]
@@ -166,12 +167,14 @@ class FileRun:
         self._number += 1
         return branch.cut(f"test-{self._number}")
 
-    def _require_spark(self) -> None:
+    def _missing_spark(self) -> str | None:
+        """Return why there is no Spark if the caller has asked for it; else the test is skipped."""
         if self._settings.engine == "local":
             raise _SkippedError("pipelines run on Spark, and --engine local was given")
         problem = engine_named("spark").problem()
-        if problem is not None and self._settings.engine is None:
-            raise _SkippedError(f"pipelines run on Spark: {problem}")
+        if problem is None or self._settings.engine == "spark":
+            return problem
+        raise _SkippedError(f"pipelines run on Spark: {problem}")
 
 
 # -- several files --------------------------------------------------------------------------------
