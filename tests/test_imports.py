@@ -28,6 +28,12 @@ def test_importing_loads_nothing_heavy(module: str) -> None:
     assert loaded & set(HEAVY) == set()
 
 
+def test_the_pytest_plugin_loads_no_part_of_the_engine() -> None:
+    script = "import json, sys, omnigraph.testing.plugin; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(fresh(script)))
+    assert {"pyarrow", "omnigraph.graph", *HEAVY} & loaded == set()
+
+
 def test_importing_the_engine_loads_neither_pandas_nor_lance() -> None:
     """Lance is not safe to fork: it comes with the first graph that is opened."""
     script = "import json, sys, omnigraph.graph; print(json.dumps(sorted(sys.modules)))"

@@ -124,8 +124,14 @@ ROOMS: tuple[Room, ...] = (
     Room(
         16,
         "pipelines",
-        "declared pipelines: file, checks before a run, run, history",
+        "declared pipelines, contracts and tests of data: file, checks before a run, run, history",
         (*_GROUND, "syntax", "schema", "query", "graph", "engine", "spark"),
+    ),
+    Room(
+        16,
+        "testing",
+        "fixtures for Python tests, the pytest plugin",
+        (*_GROUND, "graph", "pipelines"),
     ),
     Room(
         15,
@@ -174,6 +180,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "httpx2": "client",
     "click": "cli",
     "prompt_toolkit": "cli",
+    "pytest": "testing",
     "rich": "cli",
 }
 """Large libraries and the one room that may import each."""

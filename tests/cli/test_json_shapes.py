@@ -56,6 +56,16 @@ FILES = {
     "people.gq": QUERIES,
     "script.gq": '\\branch\nmatch { $p: Person } return { $p.name }\ninsert Person { name: "dan" }',
     "bad.gq": "query all() { match { $p: Person } return { $p.nmae } }",
+    "people.test.yaml": """\
+schema: people.pg
+queries: [people.gq]
+fixtures: {ann: [{type: Person, data: {name: ann, age: 41}}]}
+tests:
+  - {name: holds, fixture: ann, query: all, expect: {rows: [{p.age: 41}]}}
+  - {name: fails, fixture: ann, query: all, expect: {rows: [{p.age: 40}]}}
+expectations: [{type: Person, rules: [{range: {age: [0, 40]}}, {rows: {min: 1}}]}]
+""",
+    "broken.test.yaml": "tset: []",
     "spec.json": '{"dimension": 4, "types": {"Person": {"target": "vector", "fields": ["name"]}}}',
     "home/config.yaml": "profiles: {good: {store: g.omni}, bad: {store: a, server: b}}",
 }
@@ -116,6 +126,12 @@ schema plan URI --schema no.pg
 schema apply URI --schema next.pg
 schema apply URI --schema no.pg  # exit 1
 schema show URI
+test people.test.yaml  # exit 1
+test people.test.yaml -k holds
+test broken.test.yaml  # exit 2
+test --scaffold all --schema people.pg --query people.gq
+check URI --file people.test.yaml
+schema plan URI --schema people.pg --tests people.test.yaml
 lint URI --query people.gq
 lint --query bad.gq --schema people.pg  # exit 1
 optimize URI

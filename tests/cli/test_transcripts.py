@@ -2,9 +2,9 @@
 
 A script is one command per line. In a transcript, lines that begin with `! ` came on stderr, and
 `[exit N]` ends a command that did not end with 0. What differs from run to run has a name instead:
-`URI`, `ID` (a ULID), `TIME`, `TOKEN`, `TAG`, `TYPE`, `N bytes`; `HERE` is the current folder and
-`ACCESS` is `local` or `remote`. In a script `HEAD` and `FIRST` are the newest and the oldest commit
-of main.
+`URI`, `ID` (a ULID), `TIME`, `TOKEN`, `TAG`, `TYPE`, `N bytes`, `N s`; `HERE` is the current folder
+and `ACCESS` is `local` or `remote`. In a script `HEAD` and `FIRST` are the newest and the oldest
+commit of main.
 """
 
 from __future__ import annotations
@@ -58,6 +58,15 @@ query age($n: String, $a: I32) { update Person set { age: $a } where name = $n }
 """,
     "bad.gq": "query all() { match { $p: Person } return { $p.nmae } }\n",
     "script.gq": "\\types\nmatch { $p: Person } return { $p.age }\n\\branch\n",
+    "people.test.yaml": """\
+schema: people.pg
+queries: [people.gq]
+fixtures: {ann: [{type: Person, data: {name: ann, age: 41}}]}
+tests:
+  - {name: holds, fixture: ann, query: all, expect: {rows: [{p.age: 41}]}}
+  - {name: fails, fixture: ann, query: all, expect: {rows: [{p.age: 40}]}}
+expectations: [{type: Person, rules: [{range: {age: [0, 40]}}, {rows: {min: 1}}]}]
+""",
     "spec.json": '{"dimension": 4, "types": {"Person": {"target": "v", "fields": ["name"]}}}',
     "home/config.yaml": """\
 operator: {actor: ada}
@@ -73,6 +82,7 @@ VOLATILE = [
     (re.compile(r"\b[0-9a-f]{32}\b"), "TAG"),
     (re.compile(r'"[A-Za-z0-9_-]{43}"'), '"TYPE"'),
     (re.compile(r"\b\d{3,} bytes"), "N bytes"),
+    (re.compile(r"\bin \d+\.\d\d s\b"), "in N s"),
     (re.compile(r"\b(nodes|edges)/[0-9a-f]{16}\b"), r"\1/TYPE"),
 ]
 

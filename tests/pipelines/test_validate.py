@@ -38,4 +38,4 @@ def test_without_java_everything_else_is_checked(
     lines = validated(case, tmp_path).splitlines()
     assert lines[0].startswith("1:1 warning not_checked: SQL and the types of columns were not")
     assert "Spark needs Java 17 and there is none here" in lines[0]
-    assert [line.split()[2] for line in lines[1:]] == ["bad_gq"] * 4
+    assert [line.split()[2] for line in lines[1:]] == [*["bad_gq"] * 4, "unknown_name"]

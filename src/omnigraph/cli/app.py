@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "blob": ("data.blob", "Read the Blob values of nodes and edges."),
     "branch": ("history.branch", "Create, list, merge and delete branches."),
     "changes": ("history.changes", "Follow what happens on a branch."),
+    "check": ("testing.check", "Check the rows of a graph against contracts."),
     "cleanup": ("maintenance.cleanup", "Remove old versions and leftovers."),
     "cluster": ("cluster.group", "Declare graphs in files and apply what they say."),
     "commit": ("history.commit", "Look at the history of a graph."),
@@ -60,6 +61,7 @@ COMMANDS: Final = {
     "sql": ("data.sql", "Ask a graph in Spark SQL."),
     "snapshot": ("history.snapshot", "Show what a branch publishes."),
     "tag": ("history.tag", "Name commits, list and forget their names."),
+    "test": ("testing.test", "Run tests of queries, loads, merges and schemas."),
     "version": ("setup.version", "Show the version."),
 }
 """Name, module and one-line help of each command; the module's `command` is the click command."""
@@ -87,13 +89,15 @@ _TRACEBACK: Final = "OMNIGRAPH_TRACEBACK"
 
 OLD_SPELLINGS: Final = {
     ("change",): ("mutate",),
-    ("check",): ("lint",),
     ("query", "check"): ("lint",),
     ("query", "lint"): ("lint",),
     ("read",): ("query",),
     ("schema", "get"): ("schema", "show"),
 }
 """Old names of commands, by their first words: they still work, with a warning."""
+
+_CHECK_OF_QUERIES: Final = "--query"
+"""The option of `lint`: with it, `check` is its old name; without it, the check of contracts."""
 
 SILENT_SPELLINGS: Final = frozenset({("schema", "get")})
 """Old names that work without a warning."""
@@ -104,8 +108,13 @@ def in_new_words(args: list[str]) -> list[str]:
 
     >>> in_new_words(["schema", "get", "papers.omni"])
     ['schema', 'show', 'papers.omni']
+    >>> in_new_words(["check", "papers.omni"])
+    ['check', 'papers.omni']
     """
-    for old, new in OLD_SPELLINGS.items():
+    spellings = dict(OLD_SPELLINGS)
+    if any(word.partition("=")[0] == _CHECK_OF_QUERIES for word in args):
+        spellings[("check",)] = ("lint",)
+    for old, new in spellings.items():
         if tuple(args[: len(old)]) == old:
             if old not in SILENT_SPELLINGS:
                 was, now = " ".join(old), " ".join(new)

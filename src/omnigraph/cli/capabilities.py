@@ -75,6 +75,7 @@ RULES: Final[dict[str, Rule]] = {
         "give `--server <name|url>` or `--profile <name>`",
     ),
     "cleanup": Rule(Capability.DIRECT, _UPKEEP, _A_URI_OR_CLUSTER),
+    "check": Rule(Capability.DIRECT, _UPKEEP, _A_URI_OR_CLUSTER),
     "optimize": Rule(Capability.DIRECT, _UPKEEP, _A_URI_OR_CLUSTER),
     "repair": Rule(Capability.DIRECT, _UPKEEP, _A_URI_OR_CLUSTER),
     "sql": Rule(Capability.DIRECT, _STORE, _A_URI),
@@ -107,6 +108,7 @@ RULES: Final[dict[str, Rule]] = {
         "give `--cluster <dir|uri>` or `--store <uri>`",
     ),
     "shell": Rule(Capability.LOCAL, _ANY, _NO_GRAPH),
+    "test": _LOCAL,
     "version": _LOCAL,
 }
 """By the longest prefix of the command's words."""

@@ -45,7 +45,7 @@ from omnigraph.manifest.errors import (
     TagNotFoundError,
     VersionRemovedError,
 )
-from omnigraph.merge.conflicts import ReadSetConflictError
+from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
 from omnigraph.query.registry import Registry, RegistryError, StoredQuery
@@ -124,6 +124,7 @@ __all__ = [
     "LoadCounts",
     "LoadResult",
     "MaintenanceReport",
+    "MergeConflictError",
     "MergeResult",
     "MutationResult",
     "OpenMode",

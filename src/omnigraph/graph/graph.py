@@ -454,14 +454,19 @@ class Graph(FlatNames):
         return tracked(self.uri, stream_lines(snapshot, types))
 
     def export_batches(
-        self, *, types: Sequence[str] = (), target: AnyTarget | None = None
+        self,
+        *,
+        types: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        target: AnyTarget | None = None,
     ) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
         """Yield the rows of one snapshot as Arrow, type by type, as they are stored.
 
         Each item is the key of a type (`node:Person`) and its batches, to be read before the next.
+        With `columns` only those of each type are read that have one of these names.
         """
         snapshot = self._session.snapshot_of(target)
-        return tracked(self.uri, stream_batches(snapshot, types))
+        return tracked(self.uri, stream_batches(snapshot, types, columns))
 
     def blob(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from omnigraph.pipelines.contracts.bind import check_rule, gq_columns
 from omnigraph.pipelines.diagnostics import Findings, did_you_mean
 from omnigraph.pipelines.file.model import Check, LoadStep, PipelineFile
 from omnigraph.pipelines.file.view_order import sources_of, tables_read
@@ -19,11 +20,9 @@ from omnigraph.pipelines.mapping import (
     missing_properties,
     unread_columns,
 )
-from omnigraph.query import MutationPlan, compile_text, parse_queries
 from omnigraph.schema import Catalog, EntityType, NodeType
 from omnigraph.spark.steps import SparkStepError, Workspace
 from omnigraph.spark.steps.sample import end_problem, kind_problem
-from omnigraph.syntax import SourceError
 
 
 @dataclass
@@ -164,36 +163,17 @@ class Analysis:
     def _check(self, check: Check) -> None:
         if self.catalog is None:
             return
+        if check.rule is not None:
+            check_rule(check.rule, self.catalog, self.findings)
+            return
         if check.language == "gq":
-            columns = self._gq_columns(check, self.catalog)
+            columns = gq_columns(check.text, self.catalog, self.findings, f"{check.path}.gq")
         else:
             columns = self._sql_columns(check)
         missing = None if columns is None else check.expect.missing(columns)
         if missing is not None:
             message = f"'{missing}' is no column of the result: {', '.join(columns or ())}"
             self.findings.error("bad_expect", f"{check.path}.expect", message)
-
-    def _gq_columns(self, check: Check, catalog: Catalog) -> list[str] | None:
-        path = f"{check.path}.gq"
-        try:
-            plans = compile_text(check.text, catalog)
-        except SourceError as error:
-            for found in error.diagnostics:
-                self.findings.error("bad_gq", path, f"{found.headline} [{found.code}]")
-            return None
-        if len(plans) != 1:
-            self.findings.error("bad_gq", path, f"expected one query, found {len(plans)}")
-            return None
-        plan = plans[0]
-        if isinstance(plan, MutationPlan):
-            self.findings.error("bad_gq", path, "a check reads; this query changes the graph")
-            return None
-        params = parse_queries(check.text).queries[0].parameters
-        if params:
-            names = ", ".join(f"${one.name}" for one in params)
-            self.findings.error("bad_gq", path, f"a check takes no parameters: {names}")
-            return None
-        return [column.header for column in plan.columns]
 
     def _sql_columns(self, check: Check) -> list[str] | None:
         if self.checking is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph, ReadTarget
+from omnigraph.pipelines.contracts.run import run_rules
 from omnigraph.pipelines.file.expect import ExpectError
 from omnigraph.pipelines.file.model import Check, PipelineFile
 from omnigraph.pipelines.file.view_order import tables_read
@@ -19,7 +21,19 @@ def run_checks(
 ) -> tuple[CheckResult, ...]:
     """Run all checks on the rows of a branch; one that cannot be decided has failed."""
     _add_types(file, graph, branch, checking)
-    return tuple(_run(file, check, graph, branch, checking) for check in file.checks)
+    rules = [check.rule for check in file.checks if check.rule is not None]
+    results = run_rules(rules, graph, ReadTarget.branch(branch))
+    ruled = {one.rule.name: _hidden(file, one.check) for one in results}
+    return tuple(
+        ruled[check.name] if check.rule is not None else _run(file, check, graph, branch, checking)
+        for check in file.checks
+    )
+
+
+def _hidden(file: PipelineFile, check: CheckResult) -> CheckResult:
+    if check.error is None:
+        return check
+    return replace(check, error=file.variables.hide(check.error))
 
 
 def _add_types(file: PipelineFile, graph: Graph, branch: str, checking: Workspace) -> None:

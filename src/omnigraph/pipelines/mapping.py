@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from omnigraph.pipelines.file.expectations import quoted_name
 from omnigraph.pipelines.file.model import LoadStep
 from omnigraph.schema import Catalog, EdgeType, EntityType, NodeType
 
@@ -35,6 +34,16 @@ class Mapped:
             if column.replace("_", "a").isalnum() and not column[0].isdigit():
                 found[f"{self.entity_type.name}.{name}"] = (f"{self.step.source}.{column}",)
         return found
+
+
+def quoted_name(name: str) -> str:
+    """Return a name as SQL takes it.
+
+    >>> quoted_name("a`b")
+    '`a``b`'
+    """
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def entity_type_of(step: LoadStep, catalog: Catalog) -> EntityType | None:

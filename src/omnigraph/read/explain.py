@@ -14,13 +14,17 @@ from dataclasses import dataclass
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
     AntiJoin,
+    Compare,
     Expand,
     Filter,
+    InList,
     NodeScan,
     Operator,
     OptionalMatch,
     Predicate,
+    Prefix,
     ReadPlan,
+    RrfRanking,
     TextMatch,
 )
 from omnigraph.query.plan.print_plan import operator_line, predicate_text
@@ -29,7 +33,7 @@ from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.filter import stored_values
 from omnigraph.read.planner import Statistics, estimated_fanout, estimated_nodes
-from omnigraph.read.profile import OperatorTrace
+from omnigraph.read.profile import NodeAccess, OperatorTrace
 
 _FILTER_SHARE = 0.5
 
@@ -62,6 +66,7 @@ class _Explanation:
         match operator:
             case NodeScan():
                 trace.details = self._scan_details(operator)
+                trace.access = self._access(operator)
                 return trace, rows * self._scanned(operator)
             case Expand():
                 chosen = self._context.adjacency.path(operator, round(rows))
@@ -70,6 +75,8 @@ class _Explanation:
                     trace.details |= self._filter_details(
                         operator.target_type, operator.target_filters
                     )
+                probed = self._probed(operator.target_filters)
+                trace.access = NodeAccess(operator.target_type, False, probed)
                 return trace, rows * self._expanded(operator)
             case Filter():
                 return trace, rows * _FILTER_SHARE
@@ -79,6 +86,24 @@ class _Explanation:
             case OptionalMatch():
                 trace.inner, inner_rows = self.pipeline(operator.pipeline, rows)
                 return trace, max(rows, inner_rows)
+
+    def _access(self, scan: NodeScan) -> NodeAccess:
+        ranking = self._plan.ranking
+        arms = (ranking.first, ranking.second) if isinstance(ranking, RrfRanking) else (ranking,)
+        ranked = [arm.property for arm in arms if arm is not None and arm.variable == scan.variable]
+        return NodeAccess(scan.type_name, True, (*self._probed(scan.filters), *ranked))
+
+    def _probed(self, filters: tuple[Predicate, ...]) -> tuple[str, ...]:
+        """Return the columns of pushed predicates that an index can answer."""
+        pushed, _ = self._split(filters)
+        probing = [
+            predicate
+            for predicate in pushed
+            if isinstance(predicate, TextMatch | Prefix)
+            or (isinstance(predicate, Compare) and predicate.operator != "!=")
+            or (isinstance(predicate, InList) and not predicate.negated)
+        ]
+        return tuple(stored_column(value) for value in stored_values(probing))
 
     def _scanned(self, scan: NodeScan) -> float:
         found = estimated_nodes(

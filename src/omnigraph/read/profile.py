@@ -10,6 +10,17 @@ from typing import Any
 from omnigraph.clock import Clock
 
 
+@dataclass(frozen=True)
+class NodeAccess:
+    """How an operator finds nodes of a type: which columns it compares with known values."""
+
+    type_name: str
+    is_scan: bool
+    """Whether the nodes come from their table, and not over an edge."""
+    columns: tuple[str, ...]
+    """Those that an index can answer, if there is one."""
+
+
 @dataclass
 class OperatorTrace:
     """One operator as it ran."""
@@ -19,6 +30,8 @@ class OperatorTrace:
     rows: int | None = None
     elapsed_ms: float | None = None
     inner: list[OperatorTrace] = field(default_factory=list)
+    access: NodeAccess | None = None
+    """Known for explained operators that find nodes; no part of the JSON."""
 
     def as_json(self) -> dict[str, object]:
         """Return the record of this operator and those inside of it."""

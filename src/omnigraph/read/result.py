@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
@@ -14,7 +14,7 @@ import pyarrow as pa
 from omnigraph.display import ROWS_SHOWN_MAX, Display, Displayed
 from omnigraph.errors import NotFoundError, UnavailableError
 from omnigraph.read.explain import trace_lines
-from omnigraph.read.profile import OperatorTrace
+from omnigraph.read.profile import NodeAccess, OperatorTrace
 from omnigraph.read.result_file import write_table
 from omnigraph.schema.values.to_json import to_json_values
 from omnigraph.schema.values.to_python import to_python_values
@@ -293,6 +293,10 @@ class QueryResult(Displayed):
 
     # -- how it was answered --------------------------------------------------------------------
 
+    def node_accesses(self) -> tuple[NodeAccess, ...]:
+        """Return how the explained plan finds nodes, inner operators after those that hold them."""
+        return tuple(_accesses(self.estimates))
+
     def explanation(self) -> dict[str, object]:
         """Return the explained and the measured operators as one JSON object."""
         shape: dict[str, object] = {
@@ -310,6 +314,13 @@ class QueryResult(Displayed):
         if self.measured:
             lines += [f"profile ({self.elapsed_ms} ms)", *trace_lines(self.measured, "  ")]
         return "\n".join(lines)
+
+
+def _accesses(traces: Iterable[OperatorTrace]) -> Iterator[NodeAccess]:
+    for trace in traces:
+        if trace.access is not None:
+            yield trace.access
+        yield from _accesses(trace.inner)
 
 
 def _row_dictionaries(columns: list[tuple[str, list[Any]]], count: int) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from omnigraph.names import EntityKind, TableKey
+from omnigraph.pipelines.contracts.model import ContractRule
 from omnigraph.pipelines.diagnostics import Findings
 from omnigraph.pipelines.file.expect import Expect
 from omnigraph.pipelines.file.variables import Variables
@@ -110,14 +111,16 @@ class LoadStep:
 
 @dataclass(frozen=True)
 class Check:
-    """A query of the loaded graph, and what must hold of its rows."""
+    """A query of the loaded graph, or a rule of a contract, and what must hold of what it finds."""
 
     name: str
-    language: Literal["gq", "sql"]
+    language: Literal["gq", "sql", "rule"]
     text: str
     expect: Expect
     path: str
     is_warning: bool = False
+    rule: ContractRule | None = None
+    """What the language `rule` measures."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """Reads a pipeline file: text to checked values, or everything that is wrong with it.
 
-Nothing outside the file is looked at, except the environment. Names inside the file (what a view
-or a step reads) are checked here; what only Spark or the graph knows is checked by `validate`.
+Nothing outside the file is looked at, except the environment and files of contracts. Names inside
+the file (what a view or a step reads) are checked here; what only Spark or the graph knows is
+checked by `validate`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -22,9 +22,11 @@ from omnigraph.names import (
     InvalidTextError,
     check_commit_texts,
 )
+from omnigraph.pipelines.contracts.file import read_contract_file
+from omnigraph.pipelines.contracts.model import ContractRule
+from omnigraph.pipelines.contracts.read import numbered, read_contracts
 from omnigraph.pipelines.diagnostics import Diagnostic, Findings, PipelineFileError, did_you_mean
 from omnigraph.pipelines.file.expect import ExpectError, parse_expect
-from omnigraph.pipelines.file.expectations import read_expectations
 from omnigraph.pipelines.file.model import (
     Check,
     ErrorPolicy,
@@ -39,8 +41,9 @@ from omnigraph.pipelines.file.shape import Shape
 from omnigraph.pipelines.file.trigger import check_stream, read_trigger
 from omnigraph.pipelines.file.variables import Variables
 from omnigraph.pipelines.file.view_order import QUERY_WORDS, check_views, first_word, sources_of
+from omnigraph.pipelines.file.yaml_value import read_value, undecodable
 from omnigraph.pipelines.record import RESERVED_PROPERTIES
-from omnigraph.strict_yaml import Location, RepeatedKey, StrictYamlError, read_yaml
+from omnigraph.strict_yaml import Location
 
 _T = TypeVar("_T")
 
@@ -74,18 +77,10 @@ def read_pipeline(
     may run in another directory.
     """
     locations: dict[str, Location] = {}
-    repeats: list[RepeatedKey] = []
     findings = Findings(locations)
-    try:
-        value = read_yaml(text, repeats=repeats, locations=locations)
-    except StrictYamlError as error:
-        line, column = (1, 1) if error.mark is None else (error.mark.line, error.mark.column)
-        broken = Diagnostic("invalid_yaml", "error", "", line, column, str(error))
-        return None, (broken,)
-    for repeat in repeats:
-        message = f"the key stands twice; first on line {repeat.first_line}"
-        repeated = Diagnostic("repeated_key", "error", repeat.path, repeat.line, 1, message)
-        findings.found.append(repeated)
+    value = read_value(text, locations, findings)
+    if value is None:
+        return None, findings.sorted
     variables = Variables(os.environ if environment is None else environment)
     filled = variables.fill(value, "", findings)
     start = path.parent.absolute() if folder is None else folder
@@ -105,8 +100,7 @@ def load_pipeline_file(
     try:
         text = at.read_bytes().decode()
     except UnicodeDecodeError:
-        broken = Diagnostic("invalid_yaml", "error", "", 1, 1, "the text has no UTF-8 form")
-        raise PipelineFileError(str(path), (broken,)) from None
+        raise PipelineFileError(str(path), (undecodable(),)) from None
     found, diagnostics = read_pipeline(text, path=at, environment=environment)
     if found is None:
         errors = tuple(one for one in diagnostics if one.severity == "error")
@@ -362,12 +356,17 @@ class _Reader:
 
     def _checks(self, top: Mapping[str, Shape]) -> tuple[Check, ...]:
         found: list[Check] = []
+        rules: list[ContractRule] = []
         for shape in top["checks"].items() if "checks" in top else ():
+            if isinstance(shape.value, dict) and "contracts" in shape.value:
+                rules += self._contracts(shape)
+                continue
             check = self._check(shape)
             if check is not None:
                 found.append(check)
         if "expectations" in top:
-            found += _numbered(read_expectations(top["expectations"]))
+            rules += read_contracts(top["expectations"])
+        found += [_rule_check(rule) for rule in numbered(rules)]
         seen: set[str] = set()
         for check in found:
             if check.name in seen:
@@ -375,6 +374,18 @@ class _Reader:
                 self._findings.error("repeated_name", check.path, message)
             seen.add(check.name)
         return tuple(found)
+
+    def _contracts(self, shape: Shape) -> list[ContractRule]:
+        """Return the rules of another file; each stands where that file is named."""
+        entries = shape.entries(required=("contracts",))
+        name = "" if entries is None else entries["contracts"].text()
+        if entries is None or not name:
+            return []
+        at = entries["contracts"]
+        rules, problem = read_contract_file(Path(self._absolute(name)))
+        if problem is not None:
+            at.wrong(problem)
+        return [replace(rule, path=at.path) for rule in rules]
 
     def _check(self, shape: Shape) -> Check | None:
         optional = ("gq", "sql", "severity")
@@ -435,12 +446,6 @@ def _names(shape: Shape | None) -> tuple[str, ...]:
     return tuple(shape.value) if shape is not None and isinstance(shape.value, dict) else ()
 
 
-def _numbered(checks: tuple[Check, ...]) -> list[Check]:
-    """Return checks with different names: a type may have several rules of one kind."""
-    seen: Counter[str] = Counter()
-    found: list[Check] = []
-    for check in checks:
-        seen[check.name] += 1
-        number = seen[check.name]
-        found.append(check if number == 1 else replace(check, name=f"{check.name} ({number})"))
-    return found
+def _rule_check(rule: ContractRule) -> Check:
+    name, is_warning = rule.name, rule.is_warning
+    return Check(name, "rule", rule.text, rule.expect, rule.path, is_warning, rule=rule)

@@ -267,8 +267,11 @@ def write_part(task: ExportTask, datasets: DatasetStore) -> ExportedFile:
     """Write one file."""
     at = task.at
     handle = datasets.open(at.location, branch=at.branch, version=at.version)
+    columns = task.entity_type.arrow_schema.names
     batches = (
-        _stored_rows(task.entity_type, handle, task.fragment_ids) if task.fragment_ids else iter(())
+        _stored_rows(task.entity_type, handle, task.fragment_ids, columns)
+        if task.fragment_ids
+        else iter(())
     )
     return write_file(task.entity_type, batches, path=task.path, export_format=task.format)
 
@@ -348,17 +351,21 @@ def stream_lines(
 
 
 def stream_batches(
-    snapshot: Snapshot, types: Sequence[str] = ()
+    snapshot: Snapshot, types: Sequence[str] = (), columns: Sequence[str] | None = None
 ) -> Iterator[tuple[TableKey, Iterator[pa.RecordBatch]]]:
     """Yield the rows of every type as Arrow, as they are stored: by type key, edges first.
 
-    A type without rows has one batch, which is empty.
+    A type without rows has one batch, which is empty. With `columns` only those are read that the
+    type has.
     """
     for entity_type in exported_types(snapshot, types):
         handle = snapshot.open(entity_type.table_key)
         fragments = tuple(fragment.fragment_id for fragment in handle.fragments())
-        rows = _stored_rows(entity_type, handle, fragments) if fragments else iter(())
-        yield entity_type.table_key, _at_least_one(rows, entity_type.arrow_schema)
+        schema = entity_type.arrow_schema
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in schema.names if name in columns])
+        rows = _stored_rows(entity_type, handle, fragments, schema.names) if fragments else iter(())
+        yield entity_type.table_key, _at_least_one(rows, schema)
 
 
 def _at_least_one(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -368,11 +375,14 @@ def _at_least_one(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Itera
 
 
 def _stored_rows(
-    entity_type: EntityType, handle: DatasetHandle, fragment_ids: tuple[int, ...]
+    entity_type: EntityType,
+    handle: DatasetHandle,
+    fragment_ids: tuple[int, ...],
+    columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    blobs = entity_type.blob_properties
+    blobs = tuple(name for name in entity_type.blob_properties if name in columns)
     request = ScanRequest(
-        columns=tuple(entity_type.arrow_schema.names),
+        columns=tuple(columns),
         with_row_id=bool(blobs),
         fragment_ids=fragment_ids,
         batch_rows=BLOB_BATCH_ROWS if blobs else _ROW_GROUP_ROWS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,10 @@ from omnigraph.cli.options.commit_note import commit_options
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.streams import say
+from omnigraph.texts import on_one_line
+
+if TYPE_CHECKING:
+    from omnigraph.pipelines.data_tests.breaks import Break
 
 _desired = click.option(
     "--schema",
@@ -69,13 +74,53 @@ def check(schema_path: Path, as_json: bool) -> None:
 @graph_address
 @_desired
 @click.option("--allow-data-loss", is_flag=True, help="Plan drops as hard ones.")
+@click.option(
+    "--tests",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="A test file, or a folder of them: list the queries, tests and contracts that the change"
+    " breaks; repeatable.",
+)
 @json_option
-def plan(uri: str | None, schema_path: Path, allow_data_loss: bool, as_json: bool) -> None:
+def plan(
+    uri: str | None,
+    schema_path: Path,
+    allow_data_loss: bool,
+    tests: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Say what it takes to get to another schema; touches no data."""
     graph = open_graph(uri, read_only=True)
     planned = graph.plan_schema_file(schema_path, allow_data_loss=allow_data_loss).plan
-    shape = {"uri": graph.uri, "step_count": len(planned.steps), **planned.to_json()}
-    Output(as_json=as_json).result(planned.render(), shape)
+    shape: dict[str, object] = {
+        "uri": graph.uri,
+        "step_count": len(planned.steps),
+        **planned.to_json(),
+    }
+    text = planned.render()
+    if tests:
+        breaks = _breaks(tests, graph.schema_source(), schema_path)
+        shape["breaks"] = [one.to_json() for one in breaks]
+        text = "\n".join([text, *_break_lines(breaks)])
+    Output(as_json=as_json).result(text, shape)
+
+
+def _breaks(tests: tuple[Path, ...], accepted: str, schema_path: Path) -> tuple[Break, ...]:
+    from omnigraph.graph import SourceText  # noqa: PLC0415 loads Lance
+    from omnigraph.pipelines.data_tests.breaks import find_breaks  # noqa: PLC0415 loads Lance
+    from omnigraph.pipelines.data_tests.find import find_test_files  # noqa: PLC0415 loads Lance
+    from omnigraph.pipelines.data_tests.read import load_test_files  # noqa: PLC0415 loads Lance
+
+    files = load_test_files(find_test_files(tests))
+    desired = SourceText(schema_path.read_text(encoding="utf-8"), str(schema_path))
+    return find_breaks(files, accepted=SourceText(accepted), desired=desired)
+
+
+def _break_lines(breaks: tuple[Break, ...]) -> list[str]:
+    if not breaks:
+        return ["breaks: nothing"]
+    lines = [f"- {one.kind} {one.name} ({one.file}): {on_one_line(one.reason)}" for one in breaks]
+    return ["breaks:", *lines]
 
 
 @command.command("apply")
