@@ -75,8 +75,9 @@ class BatchPublishedError(ConflictError):
 
     code = "OG-PIPELINE-PUBLISHED"
     hint = "nothing is to be done: the micro-batch is not loaded again"
-    template = "micro-batch {run.run_id} of pipeline '{run.pipeline}' was published before"
-    run: RunRecord
+    template = "micro-batch '{run_id}' of pipeline '{pipeline}' was published before"
+    pipeline: str
+    run_id: str
 
 
 class _BatchFailedError(Exception):
@@ -212,10 +213,11 @@ class _Stream:
                     leaving=self._leaving(prepared.followed),
                 )
             )
-        except BatchPublishedError as known:
+        except BatchPublishedError:
+            assert follows.published is not None  # noqa: S101 - it is why this was raised
             self.options.report(f"micro-batch {batch.number} was published before")
             run.branch.drop()
-            return known.run
+            return follows.published
 
     def _reads_little(self, prepared: Prepared) -> bool:
         """Whether the sources that are read whole are small files."""
@@ -242,12 +244,15 @@ class _RequireNext:
     begins_again: bool
     before: RunRecord | None = None
     """The micro-batch before this one, where one was found."""
+    published: RunRecord | None = None
+    """This micro-batch, where it was found."""
 
     def __call__(self, log: CommitLog) -> None:
         number = self.batch.number
         newest = newest_run(self.graph, log, self.file.name, is_batch=number > 0)
         if newest is not None and newest.batch is not None and newest.batch.is_same(self.batch):
-            raise BatchPublishedError(newest)
+            self.published = newest
+            raise BatchPublishedError(self.file.name, newest.run_id)
         reason = mismatch(self.batch, newest)
         if reason is None:
             self.before = newest

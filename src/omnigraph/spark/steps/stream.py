@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _POLL_S: Final = 1
 _LAST_BATCH_S: Final = 600.0
 SMALL_BYTES: Final = 4 << 20
+"""Files up to this size are loaded without tasks."""
 _INFERENCE: Final = "spark.sql.streaming.schemaInference"
 _NOTICE: Final = "_omnigraph_notice"
 
