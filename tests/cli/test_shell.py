@@ -24,7 +24,7 @@ def test_a_script_changes_and_asks(omnigraph: Terminal, graph: str, tmp_path: Pa
     script.write_text('insert Person { name: "bo }" }\nmatch { $p: Person }\nreturn { $p.name }\n')
     result = omnigraph("shell", graph, "--file", str(script))
     assert result.code == 0, result.err
-    assert result.out.startswith("1 nodes, 0 edges changed\n1 rows from branch main via shell\n")
+    assert result.out.startswith("1 nodes, 0 edges changed\n1 rows from branch main\n")
     assert "bo }" in result.out
 
 

@@ -88,9 +88,9 @@ class GraphBranches(Part):
         (`source` or `target`); those that stay are an error that lists all of them. `dry_run`
         returns what would happen and writes nothing: with conflicts its outcome is `conflicts`. A
         merge that lost a race on the target is computed again on the new state, up to `retries`
-        times. External blobs of rows that are copied become
-        bytes of the graph; they are read only from below `external_blob_bases`. Large differences
-        are compared and written by Spark tasks; the outcome is the same.
+        times. External blobs of rows that are copied become bytes of the graph; they are read only
+        from below `external_blob_bases`. Large differences are compared and written by Spark tasks;
+        the outcome is the same.
         """
         if not dry_run:
             self._session.require_writable("branch merge")

@@ -48,6 +48,8 @@ _RANGE_SHARE: Final = 0.3
 _TEXT_SHARE: Final = 0.05
 _NULL_SHARE: Final = 0.1
 _OTHER_SHARE: Final = 0.5
+_HOPS_ESTIMATED_MAX: Final = 32
+"""More hops than this are estimated as so many: the bound of a hop may be any number."""
 _GAIN_MIN: Final = 2.0
 """A part starts elsewhere only when that promises at least this many times fewer rows."""
 
@@ -116,8 +118,12 @@ def estimated_fanout(statistics: Statistics, expand: Expand) -> float:
     """Estimate how many nodes one source reaches."""
     edges = statistics.edges(expand.edge) * (2 if expand.direction == "both" else 1)
     degree = edges / max(statistics.nodes(expand.source_type), 1)
-    reached = sum(degree**hop for hop in range(max(expand.min, 1), expand.max + 1))
-    return min(reached, float(statistics.nodes(expand.target_type)))
+    everything = float(statistics.nodes(expand.target_type))
+    reached, step = 0.0, 1.0
+    for hop in range(1, min(expand.max, _HOPS_ESTIMATED_MAX) + 1):
+        step = min(step * degree, everything)
+        reached += step if hop >= expand.min else 0.0
+    return min(reached, everything)
 
 
 # -- arranging ----------------------------------------------------------------------------------

@@ -19,20 +19,8 @@ if TYPE_CHECKING:
 
 _KEYWORDS: Final = (
     *("query", "match", "return", "order", "limit", "not", "optional"),
-    *(
-        "insert",
-        "create",
-        "upsert",
-        "update",
-        "delete",
-        "set",
-        "where",
-        "count",
-        "sum",
-        "avg",
-        "min",
-        "max",
-    ),
+    *("insert", "create", "upsert", "update", "delete", "set", "where"),
+    *("count", "sum", "avg", "min", "max"),
 )
 _HELP: Final = r"""\branch [NAME]   show the branches, or go to one
 \schema          show the schema
