@@ -29,7 +29,7 @@ def run_episodes(
     config: pytest.Config,
     nursery: Nursery,
     kills: int,
-    position_unit: Callable[[int], Place],
+    place_of: Callable[[int], Place],
     *,
     clear: Callable[[Place], None],
 ) -> None:
@@ -39,7 +39,7 @@ def run_episodes(
     number = 0
     while left > 0:
         seed = given or secrets.token_hex(4)
-        place = position_unit(number)
+        place = place_of(number)
         episode = Episode(seed, place, nursery, durations, partial(clear, place))
         try:
             episode.run(min(left, KILLS_PER_EPISODE))
@@ -56,11 +56,11 @@ def run_episodes(
 
 
 def run_local(config: pytest.Config, nursery: Nursery, kills: int, folder: Path) -> None:
-    def position_unit(number: int) -> Place:
+    def place_of(number: int) -> Place:
         shutil.rmtree(folder / f"graph{number - 1}", ignore_errors=True)
         return Place(str(folder / f"graph{number}"))
 
-    run_episodes(config, nursery, kills, position_unit, clear=lambda _: None)
+    run_episodes(config, nursery, kills, place_of, clear=lambda _: None)
 
 
 def test_killed_children_lose_nothing_quick(
@@ -85,11 +85,11 @@ def test_killed_children_lose_nothing_on_s3(
 ) -> None:
     prefix = secrets.token_hex(4)
 
-    def position_unit(number: int) -> Place:
+    def place_of(number: int) -> Place:
         return Place(f"s3://{s3.bucket}/kills-{prefix}/{number}", s3.options)
 
     def clear(place: Place) -> None:
         # The lease of a dead process would make the next one wait for ten seconds.
         place.store().objects.delete_prefix("__leases")
 
-    run_episodes(pytestconfig, nursery, KILLS_S3, position_unit, clear=clear)
+    run_episodes(pytestconfig, nursery, KILLS_S3, place_of, clear=clear)

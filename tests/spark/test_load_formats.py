@@ -91,7 +91,12 @@ def test_tasks_read_every_format_as_this_process_does(
     expected = graph_lines(graph)
     WRITERS[name](tmp_path / name)
     graph.load({"Person": TABLE.slice(0, 1)}, mode="overwrite", engine="local")
-    inline_load(graph, {"Person": str(tmp_path / name)}, mode=OVERWRITE, tuning=IN_TASKS)
+    source = {"path": str(tmp_path / name)}
+    inline_load(graph, {"Person": source}, mode=OVERWRITE, tuning=IN_TASKS)
+    assert graph_lines(graph) == expected
+    (tmp_path / name).rename(tmp_path / "unnamed")
+    stated = {"path": str(tmp_path / "unnamed"), "format": name.split(".")[1]}
+    inline_load(graph, {"Person": stated}, mode=OVERWRITE, tuning=IN_TASKS)
     assert graph_lines(graph) == expected
 
 

@@ -38,7 +38,7 @@ from omnigraph.write.load.formats.files import (
 from omnigraph.write.load.formats.frames import frame_batches
 from omnigraph.write.load.formats.kinds import JSONL, PARQUET, Format, by_suffix
 from omnigraph.write.load.formats.rows import (
-    columns_in,
+    RowFile,
     files_of,
     format_of,
     position_unit,
@@ -264,7 +264,7 @@ class _Planning:
     def _has_problems(
         self, entity_type: EntityType, file: InputFile, source: FileSource, form: Format
     ) -> bool:
-        names = columns_in(entity_type, file, source, form, self.options)
+        names = RowFile(entity_type, file, source, form, self.options).columns()
         problems = [] if names is None else column_problems(entity_type, names)
         self.problems += problems
         return bool(problems)

@@ -52,7 +52,7 @@ from omnigraph.write.load.compare import embedded_texts
 from omnigraph.write.load.formats.description import SourceSpecError
 from omnigraph.write.load.formats.files import InputUnreadableError, open_seekable, open_stream
 from omnigraph.write.load.formats.kinds import PARQUET, InputFormatError, format_named
-from omnigraph.write.load.formats.rows import file_rows, format_of, prepared, texts_in
+from omnigraph.write.load.formats.rows import RowFile, format_of, prepared, texts_in
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly, read_strictly
 from omnigraph.write.load.input.tables import column_batch
@@ -153,16 +153,10 @@ def _batches_of(
     if isinstance(split, ParquetSplit):
         yield from _parquet_batches(entity_type, split, options)
     elif isinstance(split, RowsSplit):
-        yield from file_rows(
-            entity_type,
-            split.file,
-            split.rows_of,
-            format_of(split.file, split.rows_of, options),
-            catalog=context.catalog,
-            first=position_in(split.source, 1),
-            refuse=rejects.refuse,
-            options=options,
-        )
+        form = format_of(split.file, split.rows_of, options)
+        opened = RowFile(entity_type, split.file, split.rows_of, form, options)
+        first = position_in(split.source, 1)
+        yield from opened.rows(context.catalog, first, rejects.refuse)
 
 
 def _parquet_batches(

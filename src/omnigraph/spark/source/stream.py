@@ -74,7 +74,7 @@ class _Seen:
     def head(self) -> int:
         return len(self.feed.commits) - 1
 
-    def position_unit(self, offset: dict[str, str]) -> int | None:
+    def place_of(self, offset: dict[str, str]) -> int | None:
         """Return the position of the last commit that was read; None before the first."""
         cursor = offset.get(_CURSOR, "")
         if not cursor:
@@ -115,7 +115,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next micro-batch ends."""
         seen = self._seen()
         last = self._last(seen)
-        done = seen.position_unit(start)
+        done = seen.place_of(start)
         if done is None:
             if self._starting is None or self._starting.lower() == LATEST:
                 return seen.offset_at(last)
@@ -127,7 +127,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return the slices of each task, in the order of the commits."""
         seen = self._seen()
-        last, done = seen.position_unit(end), seen.position_unit(start)
+        last, done = seen.place_of(end), seen.place_of(start)
         if last is None:
             return []
         history = seen.repository.history

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,10 @@ class Format:
     title: str
     suffixes: tuple[str, ...]
     magic: tuple[bytes, ...] = ()
+
+    def __reduce__(self) -> tuple[Callable[[str], Format], tuple[str]]:
+        """Stay the one format of its name in another process."""
+        return format_named, (self.name,)
 
     @property
     def is_text(self) -> bool:

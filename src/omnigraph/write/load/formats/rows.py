@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO, Final, TypeAlias
 
 import pyarrow as pa
@@ -59,73 +60,77 @@ def position_unit(form: Format) -> str:
     return "line" if form.is_text else "row"
 
 
-def file_rows(
-    entity_type: EntityType,
-    file: InputFile,
-    source: FileSource,
-    form: Format,
-    *,
-    catalog: Catalog,
-    first: int,
-    refuse: Refuse,
-    options: Mapping[str, str] | None = None,
-) -> Iterator[ColumnBatch]:
-    """Yield the rows of a file; the first one has the position `first`.
+@dataclass(frozen=True)
+class RowFile:
+    """A file of rows of one type, and how it is read."""
 
-    A file whose columns are not those of the type is refused once, and yields nothing.
-    """
-    if form.is_records:
-        yield from _objects(
-            entity_type,
-            file,
-            source,
-            form,
-            catalog=catalog,
-            first=first,
-            refuse=refuse,
-            options=options,
-        )
-        return
-    if form.is_text:
-        batches = _text_batches(
-            file,
-            source,
-            form,
-            first=first,
-            bad_row=_refused_row(entity_type, first, refuse),
-            options=options,
-        )
-    else:
-        batches = _numbered_batches(columnar_batches(file.path, form.name, options), first)
-    is_checked = False
-    for batch, positions in batches:
-        whole = prepared(batch, entity_type, file, source.columns)
-        problems = [] if is_checked else column_problems(entity_type, whole.schema.names)
-        for problem in problems:
-            refuse(problem, None)
-        if problems:
+    entity_type: EntityType
+    file: InputFile
+    source: FileSource
+    form: Format
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of the storage that it lies in."""
+
+    def rows(self, catalog: Catalog, first: int, refuse: Refuse) -> Iterator[ColumnBatch]:
+        """Yield the rows; the first one has the position `first`.
+
+        A file whose columns are not those of the type is refused once, and yields nothing.
+        """
+        if self.form.is_records:
+            yield from self._objects(catalog, first, refuse)
             return
-        is_checked = True
-        yield column_batch(entity_type, whole, positions, texts_in(whole, file, form))
+        is_checked = False
+        for batch, positions in self._batches(first, refuse):
+            whole = self._prepared(batch)
+            problems = [] if is_checked else column_problems(self.entity_type, whole.schema.names)
+            for problem in problems:
+                refuse(problem, None)
+            if problems:
+                return
+            is_checked = True
+            texts = texts_in(whole, self.file, self.form)
+            yield column_batch(self.entity_type, whole, positions, texts)
 
+    def columns(self) -> list[str] | None:
+        """Return the columns; None for objects, each of which has its own members."""
+        if self.form.is_records:
+            return None
+        batch, _ = next(self._batches(1, lambda *_: None))
+        return list(self._prepared(batch).schema.names)
 
-def columns_in(
-    entity_type: EntityType,
-    file: InputFile,
-    source: FileSource,
-    form: Format,
-    options: Mapping[str, str] | None = None,
-) -> list[str] | None:
-    """Return the columns of a file; None for objects, each of which has its own members."""
-    if form.is_records:
-        return None
-    batches = (
-        _text_batches(file, source, form, first=1, bad_row=lambda *_: None, options=options)
-        if form.is_text
-        else _numbered_batches(columnar_batches(file.path, form.name, options), 1)
-    )
-    batch, _ = next(batches)
-    return list(prepared(batch, entity_type, file, source.columns).schema.names)
+    def _prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return prepared(batch, self.entity_type, self.file, self.source.columns)
+
+    def _batches(self, first: int, refuse: Refuse) -> Iterator[_Placed]:
+        path = self.file.path
+        if not self.form.is_text:
+            for batch in columnar_batches(path, self.form.name, self.options):
+                yield batch, first
+                first += batch.num_rows
+            return
+        bad_row = _refused_row(self.entity_type, first, refuse)
+        with open_stream(path, self.options) as opened:
+            for rows in read_csv(path, opened, self.source.options_of(self.form), bad_row):
+                yield rows.batch, rows.lines + (first - 1)
+
+    def _objects(self, catalog: Catalog, first: int, refuse: Refuse) -> Iterator[ColumnBatch]:
+        reader = RowReader(
+            self.entity_type,
+            catalog,
+            refuse,
+            source=self.file.path,
+            columns=self.source.columns,
+            constants=self.file.partitions,
+        )
+        yield column_batch(self.entity_type, empty_rows(self.entity_type), first)
+        position = first
+        with open_stream(self.file.path, self.options) as opened:
+            try:
+                for text in array_blocks(opened) if self.form is JSON else line_blocks(opened):
+                    yield from reader.lines(text, position)
+                    position += text.count(b"\n")
+            except BrokenArrayError as error:
+                refuse(error.violation(first), None)
 
 
 def prepared(
@@ -164,12 +169,6 @@ def renamed(
     return pa.RecordBatch.from_arrays(arrays, [name for name, _ in taken])
 
 
-def _numbered_batches(batches: Iterator[pa.RecordBatch], first: int) -> Iterator[_Placed]:
-    for batch in batches:
-        yield batch, first
-        first += batch.num_rows
-
-
 def _refused_row(entity_type: EntityType, first: int, refuse: Refuse) -> BadRow:
     def bad_row(line: int, text: str, problem: str) -> None:
         violation = Violation(
@@ -184,50 +183,6 @@ def _refused_row(entity_type: EntityType, first: int, refuse: Refuse) -> BadRow:
         refuse(violation, text)
 
     return bad_row
-
-
-def _text_batches(
-    file: InputFile,
-    source: FileSource,
-    form: Format,
-    *,
-    first: int,
-    bad_row: BadRow,
-    options: Mapping[str, str] | None,
-) -> Iterator[_Placed]:
-    with open_stream(file.path, options) as opened:
-        for rows in read_csv(file.path, opened, source.options_of(form), bad_row):
-            yield rows.batch, rows.lines + (first - 1)
-
-
-def _objects(
-    entity_type: EntityType,
-    file: InputFile,
-    source: FileSource,
-    form: Format,
-    *,
-    catalog: Catalog,
-    first: int,
-    refuse: Refuse,
-    options: Mapping[str, str] | None,
-) -> Iterator[ColumnBatch]:
-    reader = RowReader(
-        entity_type,
-        catalog,
-        refuse,
-        source=file.path,
-        columns=source.columns,
-        constants=file.partitions,
-    )
-    yield column_batch(entity_type, empty_rows(entity_type), first)
-    position = first
-    with open_stream(file.path, options) as opened:
-        try:
-            for text in array_blocks(opened) if form is JSON else line_blocks(opened):
-                yield from reader.lines(text, position)
-                position += text.count(b"\n")
-        except BrokenArrayError as error:
-            refuse(error.violation(first), None)
 
 
 def line_blocks(source: BinaryIO) -> Iterator[bytes]:

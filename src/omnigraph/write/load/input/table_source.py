@@ -19,7 +19,7 @@ from omnigraph.write.load.formats.description import (
 from omnigraph.write.load.formats.frames import ArrowStream, frame_batches
 from omnigraph.write.load.formats.json_rows import RowReader, object_batches
 from omnigraph.write.load.formats.kinds import Format
-from omnigraph.write.load.formats.rows import file_rows, files_of, format_of, position_unit
+from omnigraph.write.load.formats.rows import RowFile, files_of, format_of, position_unit
 from omnigraph.write.load.input.interfaces import LoadSink
 from omnigraph.write.load.input.tables import column_batch, column_problems, empty_rows
 from omnigraph.write.load.rows.check_rows import ColumnBatch
@@ -78,16 +78,9 @@ class TableSource:
         source = file_source(entity_type, table, self.form)
         for file in files_of(source, self.storage_options):
             form = format_of(file, source, self.storage_options)
-            rows = file_rows(
-                entity_type,
-                file,
-                source,
-                form,
-                catalog=catalog,
-                first=sink.begin(file.path, position_unit(form)),
-                refuse=sink.refuse,
-                options=self.storage_options,
-            )
+            opened = RowFile(entity_type, file, source, form, self.storage_options)
+            first = sink.begin(file.path, position_unit(form))
+            rows = opened.rows(catalog, first, sink.refuse)
             if not _hand_over(entity_type, rows, sink):
                 return
 
