@@ -19,6 +19,7 @@ from omnigraph.graph import Graph, Snapshot
 from omnigraph.spark.load.loaded_rows import SparkRows
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.load.formats.files import InputUnreadableError
+from omnigraph.write.load.options import LoadOptionsError
 from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.loads import graph_lines
@@ -171,10 +172,12 @@ def test_a_merge_keeps_row_ids_and_leaves_equal_rows_alone(
     changed = frame.select("name", "age", "at")
     with pytest.raises(ValidationError, match="unknown input field 'at'"):
         graph.load({"Person": changed}, mode="merge")
-    source = {"Person": frame.orderBy("at").select("name", "age")}
+    source = {"Person": frame.select("name", "age")}
     with pytest.raises(ValidationError, match="held by 'bob' and 'bob'"):
         graph.load(source, mode="merge")
-    result = graph.load(source, mode="merge", on_duplicate="last")
+    with pytest.raises(LoadOptionsError, match="needs `order_by`"):
+        graph.load(source, mode="merge", on_duplicate="last")
+    result = graph.load(source, mode="merge", on_duplicate="last", order_by=["age"])
     assert (result.inserted, result.updated, result.unchanged) == (1, 1, 1)
     after = row_ids(graph, "node:Person")
     assert {name: after[name] for name in before} == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -31,6 +31,7 @@ from omnigraph.write.load.workers import LocalLoadWorkers
 from omnigraph.write.rules.violations import VIOLATIONS_MAX, KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.external_blobs import BlobSourceUnreadableError
+from support.interrupts import interrupt
 from support.loads import graph_lines
 from support.places import Place, repository_of, session_of
 
@@ -331,16 +332,6 @@ def test_a_load_needs_a_graph_that_may_be_written(local_place: Place, graph: Gra
 
 
 # -- races ----------------------------------------------------------------------------------------
-
-
-def interrupt(action: Callable[[], object]) -> None:
-    """Do something between the preparation of the next write and its lock."""
-
-    def once() -> None:
-        disarm()
-        action()
-
-    arm("write.post_stage", once)
 
 
 @pytest.mark.usefixtures("disarmed")

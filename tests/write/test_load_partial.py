@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 
 from omnigraph.engine import LoadRequest
 from omnigraph.errors import InvalidInputError
-from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph, LoadResult
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.engine import source_of
@@ -29,6 +28,7 @@ from omnigraph.write.load.options import (
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from omnigraph.write.stage.delta import WriteMode
 from support.inline_jobs import InlineFrame, inline_load
+from support.interrupts import interrupt
 from support.loads import graph_lines
 from support.places import session_of
 
@@ -378,16 +378,6 @@ def test_an_overwrite_counts_what_it_removes(graph: Graph, way: Way) -> None:
 
 
 # -- races ----------------------------------------------------------------------------------------
-
-
-def interrupt(action: Callable[[], object]) -> None:
-    """Do something between the preparation of the next write and its lock."""
-
-    def once() -> None:
-        disarm()
-        action()
-
-    arm("write.post_stage", once)
 
 
 @pytest.mark.usefixtures("disarmed")
