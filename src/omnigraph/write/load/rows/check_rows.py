@@ -143,7 +143,7 @@ def _ids(rules: RowRules, batch: ColumnBatch, work: _Work, clock: Clock) -> _Giv
     if batch.given is not None:
         work.note(batch.given.errors, "id", rule="id")
     entity_type = rules.entity_type
-    if isinstance(entity_type, NodeType) and entity_type.key:
+    if entity_type.key:
         return _key_ids(entity_type, rules.conversion, batch, work)
     row_count = len(work.bad)
     if batch.given is None or batch.given.ids.null_count == row_count:
@@ -156,18 +156,25 @@ def _ids(rules: RowRules, batch: ColumnBatch, work: _Work, clock: Clock) -> _Giv
 
 
 def _key_ids(
-    node: NodeType, conversion: ConversionMode, batch: ColumnBatch, work: _Work
+    keyed: EntityType, conversion: ConversionMode, batch: ColumnBatch, work: _Work
 ) -> _GivenIds:
-    members = [(name, batch.columns[name].column) for name in node.key]
-    derived = derive_ids(members, type_name=node.name)
-    work.note(derived.errors, ", ".join(node.key), rule="id")
+    members = [(name, _member(batch, name)) for name in keyed.key]
+    derived = derive_ids(members, type_name=keyed.name)
+    work.note(derived.errors, ", ".join(keyed.key), rule="id")
     if batch.given is None:
         return _GivenIds(derived.ids)
+    # Only nodes have ids that edges spell in another way.
+    mode = conversion if isinstance(keyed, NodeType) else ConversionMode.STRICT
     accepted = accept_ids(
-        batch.given.ids, derived.ids, members, type_name=node.name, mode=conversion
+        batch.given.ids, derived.ids, members, type_name=keyed.name, mode=mode
     )
     work.note(accepted.errors, "id", rule="id")
     return _GivenIds(accepted.ids, spellings=_other_spellings(accepted))
+
+
+def _member(batch: ColumnBatch, name: str) -> pa.Array:
+    """Return a member of a key: an end of an edge, or a property."""
+    return batch.ends[name].ids if name in batch.ends else batch.columns[name].column
 
 
 def _other_spellings(accepted: AcceptedIds) -> tuple[pa.Array, pa.Array] | None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType, EntityType, NodeType
-from omnigraph.schema.values.ids import EndpointRemap
+from omnigraph.schema.values.ids import EndpointRemap, derive_ids
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
 from omnigraph.write.load.rows.check_rows import CheckedRows
@@ -63,11 +63,12 @@ class LoadedType:
         self.destination = destination
         self.hasher = hasher
         self.tuples = unique_tuples(entity_type)
-        self.is_keyed = isinstance(entity_type, NodeType) and bool(entity_type.key)
+        self.is_keyed = bool(entity_type.key)
         self.live: Mask | None = None
         self.records: Mask | None = None
         self.row_count = 0
-        self.id_start: int | None = 0 if isinstance(entity_type, NodeType) else None
+        has_ids = self.is_keyed or isinstance(entity_type, NodeType)
+        self.id_start: int | None = 0 if has_ids else None
         self.has_given_ids = self.is_keyed
         self.budget = budget
         self._is_merge = is_merge
@@ -146,6 +147,9 @@ class LoadedType:
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for end, remap in remaps.items():
                 columns[end] = remap.apply(batch[end]).ids.fill_null("")
+            if self.is_keyed:
+                members = [(name, columns[name]) for name in self.entity_type.key]
+                columns["id"] = derive_ids(members, type_name=self.entity_type.name).ids
             arrays = list(columns.values())
             other._append(pa.RecordBatch.from_arrays(arrays, schema=batch.schema))
         other._positions = self._positions
