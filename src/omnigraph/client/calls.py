@@ -190,6 +190,7 @@ def load(
     quarantine: str | Path | None = None,
     max_errors: int | None = None,
     on_duplicate: str = "error",
+    edges: str | None = None,
     cascade: bool = False,
     order_by: Sequence[str] = (),
     engine: str = "auto",
@@ -218,6 +219,7 @@ def load(
         "properties": json_bytes(dict(properties)).decode() if properties else None,
         "embed": None if embed == "missing" else embed,
         "on_duplicate": None if on_duplicate == "error" else on_duplicate,
+        "edges": edges,
         "cascade": cascade or None,
         "dry_run": dry_run or None,
     }

@@ -80,7 +80,7 @@ from omnigraph.write.export.exporter import (
 )
 from omnigraph.write.load.input.source import RecordInput
 from omnigraph.write.load.input.tables import TableInput
-from omnigraph.write.load.options import LoadOptions, OnDuplicate, OnError
+from omnigraph.write.load.options import EdgeIdentity, LoadOptions, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import MutationRequest, MutationResult, Mutations
 from omnigraph.write.stage.delta import WriteMode
@@ -474,6 +474,7 @@ class Graph(FlatNames):
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
         on_duplicate: str = OnDuplicate.ERROR,
+        edges: str | None = None,
         cascade: bool = False,
         order_by: Sequence[str] = (),
         engine: str = EngineChoice.AUTO,
@@ -494,8 +495,10 @@ class Graph(FlatNames):
 
         With `on_error="quarantine"` rows that break a rule are left out and written to the
         directory `quarantine`; a load with more than `max_errors` of them fails. In a merge,
-        `on_duplicate="last"` lets the last of several records of one id win. An overwrite with
-        `cascade` removes stored edges together with their nodes, instead of refusing. `embed`
+        `on_duplicate="last"` lets the last of several records of one id win, and an edge without
+        an id is the stored edge that it stands for, so that a second load of the same input
+        changes nothing; `edges="add"` makes it a new edge instead. An overwrite with `cascade`
+        removes stored edges together with their nodes, instead of refusing. `embed`
         chooses which vectors of `@embed` properties are made, if a provider is configured:
         `missing`, `all` or `off`. A `dry_run` checks and counts everything, in this process, and
         writes nothing.
@@ -528,6 +531,7 @@ class Graph(FlatNames):
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,
             on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
+            edges=None if edges is None else choice(EdgeIdentity, edges, "edges"),
             cascade=cascade,
             is_dry_run=dry_run,
             terms=session.terms,
@@ -564,13 +568,14 @@ class Graph(FlatNames):
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
         on_duplicate: str = OnDuplicate.ERROR,
+        edge_identity: str | None = None,
         cascade: bool = False,
         dry_run: bool = False,
     ) -> LoadResult:
         """Load Arrow, pandas or polars tables, or parquet files, by type as one commit.
 
         Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
-        The other arguments are those of `load`.
+        `edge_identity` is what `load` calls `edges`; the other arguments are those of `load`.
         """
         tables: dict[str, object] = {
             TableKey.node(name): table for name, table in (nodes or {}).items()
@@ -591,6 +596,7 @@ class Graph(FlatNames):
             quarantine=quarantine,
             max_errors=max_errors,
             on_duplicate=on_duplicate,
+            edges=edge_identity,
             cascade=cascade,
             engine=EngineChoice.LOCAL,
             dry_run=dry_run,

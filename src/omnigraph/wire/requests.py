@@ -98,6 +98,7 @@ class LoadOptionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     properties: str | None = None
     embed: Literal["missing", "all", "off"] = "missing"
     on_duplicate: Literal["error", "last"] = "error"
+    edges: Literal["match", "add"] | None = None
     cascade: bool = False
     dry_run: bool = False
 

@@ -49,6 +49,7 @@ async def load_with_options(call: Call) -> Response:
         "properties": _properties(request.properties),
         "embed": request.embed,
         "on_duplicate": request.on_duplicate,
+        "edges": request.edges,
         "cascade": request.cascade,
         "dry_run": request.dry_run,
     }

@@ -44,7 +44,7 @@ from omnigraph.store.connect import open_objects
 from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.values import Scalar
 from omnigraph.write.load.input.tables import column_problems
-from omnigraph.write.load.options import OnDuplicate
+from omnigraph.write.load.options import EdgeIdentity, OnDuplicate
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -100,6 +100,8 @@ class WriteTarget:
     on_duplicate: OnDuplicate = OnDuplicate.ERROR
     order_by: tuple[str, ...] = ()
     """The columns by which the last of several rows of one id is found."""
+    edges: EdgeIdentity | None = None
+    """What edges without an id mean in a merge."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -155,6 +157,7 @@ def write_target(
         operation_id=f"spark-{SystemClock().ulid()}",
         on_duplicate=_on_duplicate(options),
         order_by=_order_by(options, schema.fieldNames()),
+        edges=_edges(options),
     )
 
 
@@ -165,6 +168,15 @@ def _on_duplicate(options: SourceOptions) -> OnDuplicate:
             "onDuplicate", f"is {' or '.join(OnDuplicate)}, found '{options['onDuplicate']}'"
         )
     return OnDuplicate(asked)
+
+
+def _edges(options: SourceOptions) -> EdgeIdentity | None:
+    asked = options["edges"]
+    if asked is None:
+        return None
+    if asked.lower() not in list(EdgeIdentity):
+        raise SourceOptionError("edges", f"is {' or '.join(EdgeIdentity)}, found '{asked}'")
+    return EdgeIdentity(asked.lower())
 
 
 def _order_by(options: SourceOptions, columns: Sequence[str]) -> tuple[str, ...]:
@@ -322,6 +334,7 @@ def load_parts(
             edges=rows if target.kind == "edge" else None,
             mode=target.mode,
             on_duplicate=target.on_duplicate,
+            edge_identity=target.edges,
             actor_id=target.actor_id,
             message=target.message,
             properties=noted,

@@ -35,7 +35,7 @@ _READING: Final = (
     "queryParams",
 )
 _WRITING: Final = (
-    *("graphMode", "onDuplicate", "orderBy", "missing"),
+    *("graphMode", "onDuplicate", "orderBy", "edges", "missing"),
     *("commitTag", "actor", "message", "durability", "txnAppId"),
 )
 _SPARKS_OWN: Final = ("path", "checkpointLocation")

@@ -244,9 +244,12 @@ class Loader:
         """Return the check of tables that were only read and have moved."""
 
         def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
+            for key in sorted(moved & load.staged.keys()):
+                # Rows were compared with stored ones that may be others now: another attempt.
+                raise mismatch(state, key, snapshot.entry(key))
             rows.gather(snapshot)
             again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
-            recheck = load.check(again)
+            recheck = load.check_again(again)
             findings = recheck.run_again(moved)
             if recheck.cascaded:
                 # New edges have to be removed as well: that is another attempt.
@@ -269,7 +272,7 @@ class Loader:
             stored = StoredRows(snapshot)
             load.staged = {
                 key: preview_type(loaded, stored, load.options.mode)
-                for key, loaded in load.intake.types.items()
+                for key, loaded in load.types.items()
             }
             for key, addresses in check.cascaded.items():
                 load.staged[key] = StagedTable(None, removed=len(addresses))

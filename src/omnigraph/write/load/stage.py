@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
@@ -35,12 +35,14 @@ from omnigraph.store.records import (
     WrittenFragment,
 )
 from omnigraph.write.commit.job import TableWrite
-from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
+from omnigraph.write.load.check.buckets import Buckets
 from omnigraph.write.load.check.hashing import Hashes, HashPairs
+from omnigraph.write.load.check.matches import Matches
 from omnigraph.write.load.check.scope import live_rows
 from omnigraph.write.load.rows.row_parts import TableBases
+from omnigraph.write.load.rows.taken_ids import stored_ids
 from omnigraph.write.load.rows.types import LoadedType
-from omnigraph.write.stage.columns import Integers, Mask, flat, slabs, to_mask
+from omnigraph.write.stage.columns import Mask, flat, slabs, to_mask
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stage_rows import stage_all_rows, stage_rows, write_rewritten
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
@@ -70,6 +72,13 @@ def stage_type(
     loaded: LoadedType, stored: StoredRows, bases: TableBases, mode: WriteMode
 ) -> StagedTable:
     """Stage all live rows of a type on top of a snapshot."""
+    staged = _stage_live(loaded, stored, bases, mode)
+    return replace(staged, unchanged=staged.unchanged + loaded.equal_count)
+
+
+def _stage_live(
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, mode: WriteMode
+) -> StagedTable:
     entry = stored.entry(loaded.table_key)
     if loaded.row_count >= _DECLARED_ROWS_MIN:
         bases.declare(bases.of(entry))
@@ -80,7 +89,9 @@ def stage_type(
         return StagedTable(write, inserted=write.row_count)
     if not loaded.live_count:
         return StagedTable(None)
-    matches = _matches(loaded, stored) if loaded.given.row_count and entry.row_count else None
+    matches = None
+    if entry.row_count and _may_be_stored(loaded):
+        matches = _matches(loaded, stored)
     if matches is None or not matches.count:
         base = bases.of(entry)
         fragments = _fragments(loaded, base, loaded.live)
@@ -92,8 +103,8 @@ def stage_type(
 def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> StagedTable:
     """Count what staging would do, and write nothing."""
     entry = stored.entry(loaded.table_key)
-    if mode is WriteMode.OVERWRITE or not (loaded.given.row_count and entry.row_count):
-        return StagedTable(None, inserted=loaded.live_count)
+    if mode is WriteMode.OVERWRITE or not (entry.row_count and _may_be_stored(loaded)):
+        return StagedTable(None, inserted=loaded.live_count, unchanged=loaded.equal_count)
     matches = _matches(loaded, stored)
     changes = _Changes(loaded, stored.snapshot.open(loaded.table_key), matches)
     for _ in changes.rows():
@@ -102,8 +113,12 @@ def preview_type(loaded: LoadedType, stored: StoredRows, mode: WriteMode) -> Sta
         None,
         inserted=loaded.live_count - matches.count,
         updated=changes.count,
-        unchanged=matches.count - changes.count,
+        unchanged=matches.count - changes.count + loaded.equal_count,
     )
+
+
+def _may_be_stored(loaded: LoadedType) -> bool:
+    return loaded.given.row_count > 0 or loaded.taken is not None
 
 
 def stage_cascade(
@@ -134,81 +149,8 @@ def _fragments(
 # -- rows that are stored already -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Match:
-    """Rows of the load whose ids are stored, ascending, and where."""
-
-    rows: Integers
-    row_ids: Hashes
-    addresses: Hashes
-
-    def between(self, low: int, high: int) -> _Match:
-        first, last = np.searchsorted(self.rows, (low, high))
-        own = slice(first, last)
-        return _Match(self.rows[own], self.row_ids[own], self.addresses[own])
-
-
-class _Matches:
-    """All rows of the load whose ids are stored; many of them wait in a file, by row."""
-
-    def __init__(self, loaded: LoadedType) -> None:
-        self._budget = loaded.budget
-        self._shift = np.uint64(64 - max(1, loaded.row_count.bit_length()))
-        self._parts: list[_Match] = []
-        self._buckets: Buckets | None = None
-        self._window = range(0)
-        self._inside: _Match | None = None
-        self.count = 0
-
-    def add(self, rows: Integers, row_ids: Hashes, addresses: Hashes) -> None:
-        """Add rows, in any order."""
-        self.count += len(rows)
-        self._parts.append(_Match(rows, row_ids, addresses))
-        if self._buckets is None and self.count > self._budget.rows_at_once:
-            self._buckets = Buckets(self._budget, 3)
-        if self._buckets is not None:
-            for part in self._parts:
-                scaled = part.rows.astype(np.uint64) << self._shift
-                self._buckets.append(scaled, part.row_ids, part.addresses)
-            self._parts = []
-
-    def rows(self) -> Iterator[Integers]:
-        """Read the rows, in no order."""
-        if self._buckets is None:
-            yield from (part.rows for part in self._parts)
-            return
-        for scaled, _, _ in self._buckets.slabs(range(BUCKETS)):
-            yield (scaled >> self._shift).astype(np.int64)
-
-    def between(self, low: int, high: int) -> _Match:
-        """Return the rows of a batch; batches are asked for in their order."""
-        if self._buckets is None:
-            if self._inside is None:
-                self._inside = self._sorted(self._parts)
-            return self._inside.between(low, high)
-        ends = np.array([low, max(low, high - 1)], np.uint64) << self._shift
-        first, last = bucket_of(ends).tolist()
-        if self._inside is None or not (first in self._window and last in self._window):
-            self._window = range(first, last + 1)
-            scaled, row_ids, addresses = self._buckets.rows(self._window)
-            rows = (scaled >> self._shift).astype(np.int64)
-            self._inside = self._sorted([_Match(rows, row_ids, addresses)])
-        return self._inside.between(low, high)
-
-    @staticmethod
-    def _sorted(parts: Sequence[_Match]) -> _Match:
-        if not parts:
-            nothing = np.zeros(0, np.uint64)
-            return _Match(np.zeros(0, np.int64), nothing, nothing)
-        rows = np.concatenate([part.rows for part in parts])
-        order = np.argsort(rows)
-        row_ids = np.concatenate([part.row_ids for part in parts])
-        addresses = np.concatenate([part.addresses for part in parts])
-        return _Match(rows[order], row_ids[order], addresses[order])
-
-
-def _matches(loaded: LoadedType, stored: StoredRows) -> _Matches:
-    matches = _Matches(loaded)
+def _matches(loaded: LoadedType, stored: StoredRows) -> Matches:
+    matches = Matches(loaded.budget, loaded.row_count)
     if loaded.live_count <= PROBES_MAX:
         alive = live_rows(loaded, loaded.id_start or 0)
         ids = loaded.pick(alive, ("id",))["id"]
@@ -247,7 +189,7 @@ def _stored_ids(
 
 
 def _stage_update(
-    loaded: LoadedType, stored: StoredRows, bases: TableBases, matches: _Matches
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, matches: Matches
 ) -> StagedTable:
     entry = stored.entry(loaded.table_key)
     handle = stored.snapshot.open(loaded.table_key)
@@ -280,7 +222,7 @@ def _stage_update(
 class _Changes:
     """The rows of a load that differ from the stored rows of their ids."""
 
-    def __init__(self, loaded: LoadedType, handle: DatasetHandle, matches: _Matches) -> None:
+    def __init__(self, loaded: LoadedType, handle: DatasetHandle, matches: Matches) -> None:
         self._loaded = loaded
         self._handle = handle
         self._matches = matches
@@ -315,6 +257,8 @@ class _Changes:
             self._addresses.append(own.addresses[differs])
             mask = pa.array(differs)
             arrays = [column.filter(mask) for column in columns]
+            if self._loaded.taken is not None:
+                arrays[0] = stored_ids(self._handle, own.row_ids[differs])
             yield pa.RecordBatch.from_arrays(arrays, schema=schema), own.row_ids[differs]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -12,11 +12,13 @@ from omnigraph.names import TableKey
 from omnigraph.schema import Catalog
 from omnigraph.write.load.check.load_check import LoadCheck
 from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.match_edges import matched_types
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.result import LoadCounts, Seconds
 from omnigraph.write.load.rows.intake import Intake
 from omnigraph.write.load.rows.row_parts import TableBases
 from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import StoredRows
@@ -61,6 +63,8 @@ class LoadState:
     timer: PhaseTimer
     staged: dict[str, StagedTable] = field(default_factory=dict)
     """What the last attempt staged, by table."""
+    types: Mapping[str, LoadedType] = field(default_factory=dict)
+    """The rows that the last attempt checked, those that stand for stored edges matched."""
 
     @property
     def is_repeatable(self) -> bool:
@@ -70,7 +74,13 @@ class LoadState:
     def check(self, snapshot: Snapshot) -> LoadCheck:
         """Return the rules across rows, to be run against a snapshot."""
         stored = StoredRows(snapshot)
-        return LoadCheck(self.intake.types, self.catalog, self.options, self.source, stored)
+        self.types = matched_types(self.intake.types, stored, self.options)
+        return LoadCheck(self.types, self.catalog, self.options, self.source, stored)
+
+    def check_again(self, snapshot: Snapshot) -> LoadCheck:
+        """Return the rules for the rows of the last check, to be run against a newer snapshot."""
+        stored = StoredRows(snapshot)
+        return LoadCheck(self.types, self.catalog, self.options, self.source, stored)
 
     def removed(self) -> dict[str, int]:
         """Return how many stored edges of each type are removed with their nodes."""

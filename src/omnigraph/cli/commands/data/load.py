@@ -59,6 +59,13 @@ from omnigraph.cli.output.output import json_option
     help="In a merge: refuse several rows of one id, or let the last one win.",
 )
 @click.option(
+    "--edges",
+    "edge_identity",
+    type=click.Choice(["match", "add"]),
+    help="In a merge: an edge without an id is the stored one it stands for (match, what happens"
+    " without the option), or a new one.",
+)
+@click.option(
     "--cascade",
     is_flag=True,
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
@@ -82,6 +89,7 @@ def command(
     quarantine: Path | None,
     max_errors: int | None,
     on_duplicate: str,
+    edge_identity: str | None,
     cascade: bool,
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
@@ -107,6 +115,7 @@ def command(
         quarantine=quarantine,
         max_errors=max_errors,
         on_duplicate=on_duplicate,
+        edges=edge_identity,
         cascade=cascade,
         external_blob_bases=external_blob_bases,
         dry_run=dry_run,

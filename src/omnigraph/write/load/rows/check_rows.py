@@ -77,7 +77,8 @@ class CheckedRows:
 
     `rows` are the good ones, with the stored columns in stored order, and `positions` theirs. `bad`
     marks the others among the rows of the batch. `spellings` are ids that the input spelled in
-    another way, and the canonical ones.
+    another way, and the canonical ones. `made` marks the rows whose id was made here, where some
+    have one and others do not.
     """
 
     rows: pa.RecordBatch
@@ -86,6 +87,7 @@ class CheckedRows:
     log: ViolationLog
     ids_are_new: bool
     spellings: tuple[pa.Array, pa.Array] | None = None
+    made: Mask | None = None
 
 
 def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows:
@@ -114,7 +116,10 @@ def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows
         arrays = [array.filter(good) for array in arrays]
         positions = positions.filter(good)
     rows = pa.RecordBatch.from_arrays(_blobs_copied(rules, arrays), schema=entity_type.arrow_schema)
-    return CheckedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings)
+    made = None if given.made is None else given.made[~work.bad]
+    return CheckedRows(
+        rows, positions, work.bad, work.log, given.are_new, given.spellings, made=made
+    )
 
 
 def _unexcused(rules: RowRules, batch: ColumnBatch, name: str, errors: RowErrors) -> RowErrors:
@@ -137,6 +142,7 @@ class _GivenIds:
     ids: pa.Array
     are_new: bool = False
     spellings: tuple[pa.Array, pa.Array] | None = None
+    made: Mask | None = None
 
 
 def _ids(rules: RowRules, batch: ColumnBatch, work: _Work, clock: Clock) -> _GivenIds:
@@ -149,10 +155,11 @@ def _ids(rules: RowRules, batch: ColumnBatch, work: _Work, clock: Clock) -> _Giv
     if batch.given is None or batch.given.ids.null_count == row_count:
         return _GivenIds(new_ulids(clock, row_count), are_new=True)
     given = batch.given.ids
-    if given.null_count:
-        made = new_ulids(clock, given.null_count)
-        given = pc.replace_with_mask(given, given.is_null(), made)
-    return _GivenIds(given)
+    if not given.null_count:
+        return _GivenIds(given)
+    is_made = given.is_null()
+    made = new_ulids(clock, given.null_count)
+    return _GivenIds(pc.replace_with_mask(given, is_made, made), made=to_mask(is_made))
 
 
 def _key_ids(
@@ -165,9 +172,7 @@ def _key_ids(
         return _GivenIds(derived.ids)
     # Only nodes have ids that edges spell in another way.
     mode = conversion if isinstance(keyed, NodeType) else ConversionMode.STRICT
-    accepted = accept_ids(
-        batch.given.ids, derived.ids, members, type_name=keyed.name, mode=mode
-    )
+    accepted = accept_ids(batch.given.ids, derived.ids, members, type_name=keyed.name, mode=mode)
     work.note(accepted.errors, "id", rule="id")
     return _GivenIds(accepted.ids, spellings=_other_spellings(accepted))
 

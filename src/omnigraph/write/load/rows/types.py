@@ -7,6 +7,7 @@
 | the ends of an edge | 32 |
 | each tuple that `@unique` wants once | 8 |
 | whether it still counts, once some rows do not (in memory) | 2 |
+| whether the load made the id of an edge, from the first given one on (in memory) | 1 |
 | which nodes an edge ends in, where that is asked for (in memory) | 8 |
 
 Beyond the budget of the load these numbers are in files, and rules look at them bucket by bucket
@@ -16,6 +17,7 @@ Beyond the budget of the load these numbers are in files, and rules look at them
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Final
 
 import numpy as np
@@ -29,6 +31,7 @@ from omnigraph.write.load.check.hashing import Hashes, HashScheme
 from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.row_parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.load.rows.taken_ids import TakenIds
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.stage.columns import Integers, Mask, flat
 
@@ -84,6 +87,13 @@ class LoadedType:
         self.ends = {end: HashedColumn(budget, 2) for end in ends}
         self.unique = [HashedColumn(budget, 1) for _ in self.tuples]
         """Hashes of each of `tuples`."""
+        self.made_count = 0
+        """How many rows have an id that the load has made."""
+        self._made: list[Mask] = []
+        self.taken: TakenIds | None = None
+        """The rows that stand for stored rows of other ids."""
+        self.equal_count = 0
+        """How many rows do not count because they equal stored rows."""
         self._lookup: RowLookup | None = None
         self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
 
@@ -98,6 +108,12 @@ class LoadedType:
             self.has_given_ids = True
             if self.id_start is None:
                 self.id_start = self.ids.start = self.row_count
+        made = checked.made
+        if made is None:
+            made = np.full(rows.num_rows, checked.ids_are_new)
+        self.made_count += int(np.count_nonzero(made))
+        if self.id_start is not None and not self.is_keyed:
+            self._made.append(made)
         self._append(rows)
         self._positions.append(checked.positions.to_numpy())
 
@@ -143,6 +159,7 @@ class LoadedType:
         # Here all rows have ids, those that the load has made too.
         other.id_start = None if self.id_start is None else 0
         other.live, other.records = self.live, self.records
+        other.made_count, other._made = self.made_count, [self.made_rows()]
         for _, batch in self.batches():
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for end, remap in remaps.items():
@@ -156,7 +173,37 @@ class LoadedType:
         other.finish()
         return other
 
+    def matched(self, equal: Mask | None, taken: TakenIds | None) -> LoadedType:
+        """Return the same rows, of which some stand for stored ones.
+
+        Rows of `equal` change nothing and do not count. Rows of `taken` have the ids of stored
+        rows. Numbers of rows stay.
+        """
+        other = copy(self)
+        other._lookup = None
+        if equal is not None:
+            other.equal_count = int(np.count_nonzero(equal))
+            other.live = ~equal if self.live is None else self.live & ~equal
+        if taken is not None:
+            other.taken = taken
+            other.has_given_ids, other.id_start = True, 0
+            other.ids = HashedColumn(self.budget, 2)
+            for start, batch in self.batches(("id",)):
+                ids = taken.over(np.arange(start, start + batch.num_rows), batch["id"])
+                pairs = self.hasher.pairs(ids)
+                other.ids.append(pairs.first, pairs.second)
+        return other
+
     # -- rows -------------------------------------------------------------------------------------
+
+    def made_rows(self) -> Mask:
+        """Return which rows have an id that the load has made."""
+        made = np.ones(self.row_count, np.bool_)
+        if self.is_keyed:
+            made[:] = False
+        elif self.id_start is not None and self._made:
+            made[self.id_start :] = np.concatenate(self._made)
+        return made
 
     @property
     def live_count(self) -> int:
@@ -204,6 +251,9 @@ class LoadedType:
                 break
         plain = pa.schema([pa.field(field.name, field.type) for field in schema])
         table = pa.Table.from_batches(parts, plain if not parts else None).combine_chunks()
+        if self.taken is not None and "id" in columns:
+            ids = self.taken.over(rows, flat(table["id"]))
+            table = table.set_column(table.schema.get_field_index("id"), "id", ids)
         return table.append_column(ROW, pa.array(rows))
 
     def positions(self, rows: Integers) -> list[int]:
