@@ -30,6 +30,8 @@ FRAME_SOURCE: Final = 1 << 22
 VIOLATIONS_ALL: Final = 1 << 62
 ID: Final = "id"
 CARDINALITY: Final = "card"
+MADE: Final = "made"
+"""The side file of the rows whose id was made, in parts where other rows have given ones."""
 ENDS: Final = "ends"
 """The side file of the ends of staged edges, as numbers of nodes."""
 
@@ -88,6 +90,8 @@ class LoadContext:
     """Whether the ends of edges that were looked up are kept, for the topology."""
     embed: EmbedOrder | None = None
     """Which vectors tasks make, if any."""
+    matches_edges: bool = False
+    """Whether edges without an id may stand for stored ones."""
 
     def entity_type(self, table_key: str) -> EntityType:
         """Return the type of a table."""
@@ -145,6 +149,8 @@ class StagedPart:
     """Ends of written edges without a node."""
     embedded: str | None = None
     """The file that says which vectors were made, and from what."""
+    made: int = 0
+    """How many rows have an id that the load has made."""
 
     @property
     def rows(self) -> int:

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.schema import EdgeType
+from omnigraph.spark.load.plan import MADE
+from omnigraph.spark.load.stored_tasks import as_blobs
 from omnigraph.store.records import ScanRequest
 from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.row_parts import Destination, RowPart, TableBases
@@ -23,12 +25,14 @@ from omnigraph.write.rules.violations import ViolationLog
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
+    from omnigraph.spark.load.plan import StagedPart
     from omnigraph.spark.load.positions import InputPositions
     from omnigraph.spark.load.staged import StagedType
     from omnigraph.spark.load.staged_views import StagedViews
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.write.load.check.hashing import HashScheme
     from omnigraph.write.load.rows.spool import SpoolBudget
+    from omnigraph.write.stage.columns import Mask
 
 
 class _ViewPart(RowPart):
@@ -40,10 +44,12 @@ class _ViewPart(RowPart):
         budget: SpoolBudget,
         handle: DatasetHandle,
         fragment_ids: tuple[int, ...],
+        blobs: Sequence[str],
     ) -> None:
         super().__init__(destination, budget, may_stream=False)
         self._handle = handle
         self._fragment_ids = fragment_ids
+        self._blobs = frozenset(blobs)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Count rows that are there already."""
@@ -51,10 +57,16 @@ class _ViewPart(RowPart):
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read all rows in their order."""
+        names = tuple(self._schema.names if columns is None else columns)
+        blobs = set(names) & self._blobs
         request = ScanRequest(
-            columns=None if columns is None else tuple(columns), fragment_ids=self._fragment_ids
+            columns=names, fragment_ids=self._fragment_ids, blobs_as_bytes=bool(blobs)
         )
-        yield from self._handle.scan(request)
+        for batch in self._handle.scan(request):
+            for name in blobs:
+                place = batch.schema.get_field_index(name)
+                batch = batch.set_column(place, name, as_blobs(batch[name]))  # noqa: PLW2901
+            yield batch
 
 
 def loaded_types(
@@ -79,7 +91,8 @@ def loaded_types(
         )
         if staged.rows:
             rows = views.rows(staged).fragment_ids
-            loaded.fresh = _ViewPart(destination, budget, views.handle(staged), rows)
+            blobs = staged.entity_type.blob_properties
+            loaded.fresh = _ViewPart(destination, budget, views.handle(staged), rows, blobs)
             _fill(loaded, staged, inputs)
         found[key] = loaded
     return found
@@ -93,7 +106,7 @@ def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> Non
     columns = tuple(dict.fromkeys(("id", *ends, *members)))
     start = 0
     for batch in loaded.fresh.batches(columns):
-        for piece, ids_are_new in _by_part(staged, batch, start):
+        for piece, part, first in _by_part(staged, batch, start):
             numbers = np.arange(start, start + piece.num_rows)
             start += piece.num_rows
             loaded.add(
@@ -102,20 +115,32 @@ def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> Non
                     positions=pa.array(inputs.of(staged.positions(numbers))),
                     bad=np.zeros(piece.num_rows, np.bool_),
                     log=ViolationLog(),
-                    ids_are_new=ids_are_new,
+                    ids_are_new=part.ids_are_new,
+                    made=_made(staged, part, first, piece.num_rows),
                 )
             )
 
 
 def _by_part(
     staged: StagedType, batch: pa.RecordBatch, start: int
-) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Divide a batch by the parts that its rows are of."""
+) -> Iterator[tuple[pa.RecordBatch, StagedPart, int]]:
+    """Divide a batch by the parts that its rows are of; each with its first row in the part."""
     end = start + batch.num_rows
     ends = [*staged.first_rows[1:].tolist(), staged.rows]
     at = start
     for part, part_end in zip(staged.parts, ends, strict=True):
         if at < part_end and at < end:
             upto = min(part_end, end)
-            yield batch.slice(at - start, upto - at), part.ids_are_new
+            yield batch.slice(at - start, upto - at), part, at - (part_end - part.rows)
             at = upto
+
+
+def _made(staged: StagedType, part: StagedPart, first: int, count: int) -> Mask | None:
+    """Return which of some rows of a part have an id that was made, if only some have."""
+    if MADE not in part.side_files:
+        return None
+    rows = staged.files.read(part.side_files[MADE])["row"].to_numpy()
+    low, high = np.searchsorted(rows, (first, first + count))
+    made = np.zeros(count, np.bool_)
+    made[rows[low:high] - first] = True
+    return made

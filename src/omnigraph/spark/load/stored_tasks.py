@@ -28,6 +28,8 @@ from omnigraph.spark.load.plan import CARDINALITY, ID, LoadContext
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
+from omnigraph.write.load.match_edges import is_matched
+from omnigraph.write.load.rows.taken_ids import stored_ids
 from omnigraph.write.load.stage import compared
 from omnigraph.write.stage.columns import flat, slabs
 
@@ -307,6 +309,8 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
             mask = pa.array(differs)
             removed.append(pa.array(addresses[own][differs]))
             kept = [column.filter(mask) for column in columns]
+            if is_matched(entity_type):
+                kept[0] = stored_ids(handle, row_ids[own][differs])
             ids = pa.array(row_ids[own][differs])
             schema = entity_type.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
             changed.append(pa.RecordBatch.from_arrays([*kept, ids], schema=schema))
@@ -372,23 +376,26 @@ def _rows_at(
 
 
 def whole_rows(
-    context: LoadContext, entity_type: EntityType, rows: Slice
+    context: LoadContext, entity_type: EntityType, rows: Slice, *, with_row_ids: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Read all columns, in row order, in the form in which they are written."""
     request = ScanRequest(
         columns=tuple(entity_type.arrow_schema.names),
         fragment_ids=rows.fragment_ids,
         blobs_as_bytes=bool(entity_type.blob_properties),
+        with_row_id=with_row_ids,
     )
     for batch in rows.open(context).scan(request):
         columns = [
-            _as_blobs(batch[name]) if name in entity_type.blob_properties else batch[name]
+            as_blobs(batch[name]) if name in entity_type.blob_properties else batch[name]
             for name in entity_type.arrow_schema.names
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=entity_type.arrow_schema)
+        whole = pa.RecordBatch.from_arrays(columns, schema=entity_type.arrow_schema)
+        yield whole.append_column(ROW_ID, batch[ROW_ID]) if with_row_ids else whole
 
 
-def _as_blobs(column: pa.Array) -> pa.Array:
+def as_blobs(column: pa.Array) -> pa.Array:
+    """Return contents in the form in which blobs are written."""
     data = column.cast(BLOB_STORAGE.field(0).type)
     uris = pa.nulls(len(column), BLOB_STORAGE.field(1).type)
     return blob_column(data, uris, column.is_valid().to_numpy(zero_copy_only=False))

@@ -30,6 +30,7 @@ from omnigraph.spark.load.plan import (
     ENDS,
     FRAME_SOURCE,
     ID,
+    MADE,
     VIOLATIONS_ALL,
     FileTask,
     LinesSplit,
@@ -49,6 +50,7 @@ from omnigraph.store.batching import gathered
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly
 from omnigraph.write.load.input.tables import column_batch
+from omnigraph.write.load.match_edges import is_matched
 from omnigraph.write.load.rows.check_rows import CheckedRows, ColumnBatch, RowRules, check_rows
 from omnigraph.write.rules.cardinality import has_cardinality
 from omnigraph.write.rules.endpoints import ENDPOINT_RULE, edge_ends, missing_end
@@ -346,6 +348,7 @@ class TypeStage:
         self._records = 0
         self._ids_are_new = True
         self._positions: list[pa.Array] = []
+        self._made: list[Mask] = []
         self._missing = ViolationLog()
         self._ids: list[pa.Array] = []
         self._id_rows: list[Integers] = []
@@ -389,6 +392,7 @@ class TypeStage:
             side_files=self._side_files(),
             missing=self._missing,
             embedded=None if self._vectors is None else self._vectors.noted(),
+            made=sum(int(np.count_nonzero(made)) for made in self._made),
         )
 
     def _checked(self, batch: ColumnBatch) -> pa.RecordBatch:
@@ -400,6 +404,10 @@ class TypeStage:
         self._ids_are_new &= checked.ids_are_new
         self._positions.append(checked.positions)
         if checked.rows.num_rows:
+            made = checked.made
+            if made is None:
+                made = np.full(checked.rows.num_rows, checked.ids_are_new)
+            self._made.append(made)
             if self._is_end or not checked.ids_are_new:
                 self._remember_ids(checked.rows)
             self._remember(checked.rows)
@@ -450,6 +458,9 @@ class TypeStage:
         written = {}
         if self._keeps_ends and self._rows:
             written[ENDS] = write_ends(files, self._end_numbers)
+        if self._context.matches_edges and is_matched(self._entity_type) and not self._ids_are_new:
+            rows = np.flatnonzero(np.concatenate(self._made or [np.zeros(0, np.bool_)]))
+            written[MADE] = files.write(MADE, pa.table({"row": rows}))
         for name, parts in self._hashes.items():
             hashes = np.concatenate(parts)
             if name == ID:

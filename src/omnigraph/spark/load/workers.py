@@ -110,6 +110,7 @@ class SparkLoadWorkers:
             views=views,
             staged_on=snapshot,
             leaves_topologies=self.tuning.leaves_topologies,
+            set_rows_max=self.tuning.set_rows_max,
         )
         rows.report()
         if self.embedder is not None:
@@ -146,6 +147,7 @@ class SparkLoadWorkers:
             and load.options.mode is not WriteMode.MERGE
             and not load.options.is_dry_run,
             embed=self._embed_order(written, snapshot),
+            matches_edges=load.options.matches_edges,
         )
 
     def _embed_order(self, written: Sequence[EntityType], snapshot: Snapshot) -> EmbedOrder | None:

@@ -232,9 +232,11 @@ class _Matching:
     def _whole_slabs(self, names: tuple[str, ...]) -> Iterator[pa.Table]:
         """Read whole stored edges; of many only those that share both ends with a row."""
         rows = self.loaded.live_count
+        has_blobs = bool(self.loaded.entity_type.blob_properties)
         is_narrow = len(names) == len(ENDS)
+        share = 0 if has_blobs else _WHOLE_SCAN_SHARE
         stored = self.stored.row_count(self.loaded.table_key)
-        if rows <= PROBES_MAX or is_narrow or rows * _WHOLE_SCAN_SHARE >= stored:
+        if rows <= PROBES_MAX or is_narrow or rows * share >= stored:
             yield from self._slabs(names)
             return
         wanted = self._ends_of_rows()

@@ -92,8 +92,8 @@ class LoadedType:
         self._made: list[Mask] = []
         self.taken: TakenIds | None = None
         """The rows that stand for stored rows of other ids."""
-        self.equal_count = 0
-        """How many rows do not count because they equal stored rows."""
+        self.equal: Mask | None = None
+        """The rows that do not count because they equal stored rows."""
         self._lookup: RowLookup | None = None
         self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
 
@@ -182,7 +182,7 @@ class LoadedType:
         other = copy(self)
         other._lookup = None
         if equal is not None:
-            other.equal_count = int(np.count_nonzero(equal))
+            other.equal = equal
             other.live = ~equal if self.live is None else self.live & ~equal
         if taken is not None:
             other.taken = taken
@@ -204,6 +204,11 @@ class LoadedType:
         elif self.id_start is not None and self._made:
             made[self.id_start :] = np.concatenate(self._made)
         return made
+
+    @property
+    def equal_count(self) -> int:
+        """How many rows equal stored ones."""
+        return 0 if self.equal is None else int(np.count_nonzero(self.equal))
 
     @property
     def live_count(self) -> int:
