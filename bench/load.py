@@ -1,11 +1,12 @@
 """Loads against their peers, on the same data in the same run.
 
-    .venv/bin/python -m bench.load [--scale 1.0] [--rounds 3] [mixed] [upsert] [parquet] [memory]
+    .venv/bin/python -m bench.load [--scale 1.0] [--rounds 3] [PART ...]
 
 | part | what | peer | bar |
 |---|---|---|---|
 | mixed | 100,000 records of graph JSONL, all checks | `pyarrow.json` + `write_dataset` | 3.0 |
 | upsert | 100,000 rows into 1,000,000 | raw `merge_insert` without an index | 1.5 |
+| reload | 1,000,000 edges without ids, merged again unchanged | their first load | 1.5 |
 | parquet | 1,000,000 Person + 10,000,000 Knows, ready to traverse | Kuzu | 1.0, memory 1.5 |
 | memory | peak memory of loads of 250 MB and 1 GB of JSONL | each other | 8 bytes per record |
 
@@ -192,6 +193,22 @@ def upsert(root: Path, scale: float, rounds: int) -> None:
     Comparison("upsert", "merge_insert", 1.5).run(rounds, ours, peer)
 
 
+def reload(root: Path, scale: float, rounds: int) -> None:
+    """Merge edges without ids: into an empty table, and once more."""
+    count = int(1_000_000 * scale)
+    folders = Folders(root)
+    nodes, edges = people(0, count // 10), {"Knows": knows(count // 10, count)}
+
+    def merged(times: int) -> Callable[[], object]:
+        graph = Graph.init(folders.new(), PLAIN_SCHEMA)
+        graph.load_tables(nodes={"Person": nodes}, mode="append")
+        for _ in range(times):
+            graph.load_tables(edges=edges, mode="merge")
+        return lambda: graph.load_tables(edges=edges, mode="merge")
+
+    Comparison("reload", "first load", 1.5).run(rounds, lambda: merged(1), lambda: merged(0))
+
+
 @dataclass(frozen=True)
 class Run:
     """What one run in a process of its own has taken."""
@@ -295,7 +312,13 @@ def memory(root: Path, scale: float, rounds: int) -> None:
     print(f"memory: {more:.1f} bytes more for every further record (bar {MORE_BYTES_MAX}) {mark}")
 
 
-PARTS = {"mixed": mixed, "upsert": upsert, "parquet": parquet, "memory": memory}
+PARTS = {
+    "mixed": mixed,
+    "upsert": upsert,
+    "reload": reload,
+    "parquet": parquet,
+    "memory": memory,
+}
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -312,6 +312,12 @@ def test_the_second_load_by_tasks_reads_no_rows_into_the_driver(
 
 
 # -- races ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disarmed() -> Iterator[None]:
+    yield
+    disarm()
 
 
 def interrupt(action: Callable[[], object]) -> None:

@@ -204,6 +204,19 @@ def test_tables_match_too(graph: Graph) -> None:
     assert graph.load_tables(edges={"Rich": table}, mode="merge", edge_identity="add").inserted == 2
 
 
+def test_a_merge_warns_of_nodes_that_it_would_add_again(graph: Graph) -> None:
+    notes: list[dict[str, object]] = [
+        {"type": "Note", "data": {"text": "a", "id": "n"}},
+        {"type": "Note", "data": {"text": "b"}},
+        {"type": "Note", "data": {"text": "b"}},
+    ]
+    result = graph.load(lines(*CREW, *notes), mode="merge")
+    text = "2 records have neither a key nor an id: a second load adds them again"
+    assert result.node_counts["Note"].warnings == (text,)
+    assert result.warnings == (f"Note: {text}",)
+    assert graph.load(lines(*notes[1:]), mode="append").warnings == ()
+
+
 def test_rejected_rows_take_no_edge(graph: Graph, tmp_path: Path) -> None:
     graph.load(lines(edge("Lone", "ab", n=1)), mode="merge")
     result = graph.load(

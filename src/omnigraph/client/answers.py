@@ -145,7 +145,8 @@ def _cascaded(shape: list[Json] | None) -> dict[str, int] | None:
 
 def _load_counts(shape: Json) -> LoadCounts:
     counts = {name: shape.get(name, 0) for name in ("inserted", "updated", "unchanged", "rejected")}
-    return LoadCounts(shape["entities_loaded"], **counts)
+    warnings = tuple(shape.get("warnings", ()))
+    return LoadCounts(shape["entities_loaded"], **counts, warnings=warnings)
 
 
 def merge(shape: Json) -> MergeResult:

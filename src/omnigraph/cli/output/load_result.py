@@ -26,6 +26,7 @@ def load_text(result: LoadResult) -> str:
             "rejected": result.rejected,
         }
         lines.append(", ".join(f"{count} {name}" for name, count in counts.items() if count))
+    lines += [f"warning: {warning}" for warning in result.warnings]
     if result.is_dry_run:
         return "\n".join([*lines, "dry run, nothing was written"])
     commit = result.commit

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.schema import NodeType
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.spark.load.commit import TableStage, dropped_file
 from omnigraph.spark.load.hash_runs import HASHES_MAX
@@ -106,6 +107,8 @@ class SparkRows:
         intake.log.absorb(self._inputs.of_log(staged.problems))
         intake.log.sort_from(0)
         for key, found in staged.types().items():
+            if isinstance(found.entity_type, NodeType):
+                intake.nameless[key] += sum(part.made for part in found.parts)
             if found.records or key in self._plan.named:
                 intake.records_read[key] += found.records
         for count, path in staged.rejected:

@@ -404,10 +404,7 @@ class TypeStage:
         self._ids_are_new &= checked.ids_are_new
         self._positions.append(checked.positions)
         if checked.rows.num_rows:
-            made = checked.made
-            if made is None:
-                made = np.full(checked.rows.num_rows, checked.ids_are_new)
-            self._made.append(made)
+            self._made.append(checked.is_made)
             if self._is_end or not checked.ids_are_new:
                 self._remember_ids(checked.rows)
             self._remember(checked.rows)

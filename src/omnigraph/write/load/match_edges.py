@@ -286,13 +286,21 @@ class _Matching:
 
 
 class EqualRows:
-    """Rows by the pair of their hashes, and how many stored rows have each pair."""
+    """Rows by the pair of their hashes, and how many stored rows have each pair.
+
+    Rows of one pair are given in their order.
+    """
 
     def __init__(self, pairs: HashPairs, rows: Integers) -> None:
-        order = np.lexsort((rows, pairs.second, pairs.first))
+        order = np.argsort(pairs.first, kind="stable")
         first, second = pairs.first[order], pairs.second[order]
         is_head = np.ones(len(order), np.bool_)
-        is_head[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+        is_head[1:] = first[1:] != first[:-1]
+        if (second[1:][~is_head[1:]] != second[:-1][~is_head[1:]]).any():
+            # Different rows share a first number: the second one has to divide them.
+            order = np.lexsort((pairs.second, pairs.first))
+            first, second = pairs.first[order], pairs.second[order]
+            is_head[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
         self._rows = rows[order]
         self._heads = np.flatnonzero(is_head)
         self._index = HashIndex(HashPairs(first[is_head], second[is_head]))

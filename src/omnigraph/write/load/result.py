@@ -17,9 +17,10 @@ class LoadCounts:
     updated: int = 0
     unchanged: int = 0
     rejected: int = 0
+    warnings: tuple[str, ...] = ()
 
     def to_json(self, name: str) -> dict[str, object]:
-        """Return the counters of a type."""
+        """Return the counters of a type, and its warnings if there are any."""
         return {
             "name": name,
             "entities_loaded": self.loaded,
@@ -27,6 +28,7 @@ class LoadCounts:
             "updated": self.updated,
             "unchanged": self.unchanged,
             "rejected": self.rejected,
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
 
@@ -102,6 +104,12 @@ class LoadResult:
     def rejected(self) -> int:
         """How many records were rejected."""
         return self.unreadable + sum(counts.rejected for counts in self._counts())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the caller may not expect, each with the name of its type."""
+        named = (*self.node_counts.items(), *self.edge_counts.items())
+        return tuple(f"{name}: {text}" for name, counts in named for text in counts.warnings)
 
     def _counts(self) -> tuple[LoadCounts, ...]:
         return (*self.node_counts.values(), *self.edge_counts.values())

@@ -105,4 +105,11 @@ class LoadState:
             updated=staged.updated,
             unchanged=staged.unchanged,
             rejected=0 if quarantine is None else quarantine.counts[key],
+            warnings=tuple(self._warnings(key)),
         )
+
+    def _warnings(self, key: str) -> Iterator[str]:
+        nameless = self.intake.nameless[key]
+        if self.options.matches_edges and nameless:
+            records = "record has" if nameless == 1 else "records have"
+            yield f"{nameless} {records} neither a key nor an id: a second load adds them again"

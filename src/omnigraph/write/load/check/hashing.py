@@ -73,11 +73,6 @@ class HashScheme:
         first, second = self._lanes(column, 2)
         return HashPairs(self._cut(first), second)
 
-    def numbers(self, values: Hashes) -> HashPairs:
-        """Return two numbers for each of some numbers."""
-        lanes = [self._mixed_in(self._start(lane, len(values)), values, lane) for lane in (0, 1)]
-        return self._finished_pairs(lanes)
-
     def contents(self, values: Sequence[bytes | None]) -> HashPairs:
         """Return two numbers for each of some contents; null has those of no bytes."""
         key = _seeds(self.seed).key
@@ -89,7 +84,10 @@ class HashScheme:
         return HashPairs(self._cut(found[:, 0].copy()), found[:, 1].copy())
 
     def together(self, parts: Sequence[HashPairs], count: int) -> HashPairs:
-        """Return one pair for several of each row, which depends on their order."""
+        """Return one pair for several of each row, which depends on their order.
+
+        Both numbers of a part may be the same: the two of the result are independent.
+        """
         lanes = [self._start(lane, count) for lane in (0, 1)]
         for part in parts:
             for lane, hashes in enumerate((part.first, part.second)):

@@ -30,7 +30,7 @@ def hash_rows(scheme: HashScheme, columns: Sequence[pa.Array], count: int) -> Ha
         valid = np.zeros(count, np.uint64)
         for place, column in enumerate(columns[start : start + _MASK_COLUMNS]):
             valid |= valid_mask(column).astype(np.uint64) << np.uint64(place)
-        parts.append(scheme.numbers(valid))
+        parts.append(HashPairs(valid, valid))
     return scheme.together(parts, count)
 
 
@@ -53,7 +53,8 @@ def _values(scheme: HashScheme, column: pa.Array) -> HashPairs:
         return _values(scheme, column.storage)
     if pa.types.is_struct(kind):
         return _blobs(scheme, column)
-    return scheme.numbers(_bits(column))
+    bits = _bits(column)
+    return HashPairs(bits, bits)
 
 
 def _bits(column: pa.Array) -> Hashes:
@@ -72,12 +73,13 @@ def _lists(scheme: HashScheme, column: pa.Array) -> HashPairs:
     starts = ends - lengths
     items = pc.list_flatten(column)
     places = np.arange(len(items)) - np.repeat(starts, lengths)
+    numbers = places.astype(np.uint64)
     placed = scheme.together(
-        [hash_rows(scheme, [items], len(items)), scheme.numbers(places.astype(np.uint64))],
-        len(items),
+        [hash_rows(scheme, [items], len(items)), HashPairs(numbers, numbers)], len(items)
     )
     sums = HashPairs(_sums(placed.first, starts, ends), _sums(placed.second, starts, ends))
-    return scheme.together([sums, scheme.numbers(lengths.astype(np.uint64))], len(column))
+    sizes = lengths.astype(np.uint64)
+    return scheme.together([sums, HashPairs(sizes, sizes)], len(column))
 
 
 def _sums(hashes: Hashes, starts: Integers, ends: Integers) -> Hashes:
@@ -94,7 +96,8 @@ def _vectors(scheme: HashScheme, column: pa.Array) -> HashPairs:
     bits = _bits(items).reshape(count, size)
     if column.null_count:
         bits[~valid_mask(column)] = 0
-    return scheme.together([scheme.numbers(bits[:, place]) for place in range(size)], count)
+    components = (bits[:, place] for place in range(size))
+    return scheme.together([HashPairs(words, words) for words in components], count)
 
 
 def _blobs(scheme: HashScheme, column: pa.Array) -> HashPairs:

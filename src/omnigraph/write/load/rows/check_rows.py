@@ -89,6 +89,18 @@ class CheckedRows:
     spellings: tuple[pa.Array, pa.Array] | None = None
     made: Mask | None = None
 
+    @property
+    def is_made(self) -> Mask:
+        """Which rows have an id that was made here."""
+        if self.made is not None:
+            return self.made
+        return np.full(self.rows.num_rows, self.ids_are_new)
+
+    @property
+    def made_count(self) -> int:
+        """How many rows have an id that was made here."""
+        return int(np.count_nonzero(self.is_made))
+
 
 def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows:
     """Check every rule of single rows, give ids, and keep what is good."""

@@ -87,8 +87,6 @@ class LoadedType:
         self.ends = {end: HashedColumn(budget, 2) for end in ends}
         self.unique = [HashedColumn(budget, 1) for _ in self.tuples]
         """Hashes of each of `tuples`."""
-        self.made_count = 0
-        """How many rows have an id that the load has made."""
         self._made: list[Mask] = []
         self.taken: TakenIds | None = None
         """The rows that stand for stored rows of other ids."""
@@ -108,12 +106,8 @@ class LoadedType:
             self.has_given_ids = True
             if self.id_start is None:
                 self.id_start = self.ids.start = self.row_count
-        made = checked.made
-        if made is None:
-            made = np.full(rows.num_rows, checked.ids_are_new)
-        self.made_count += int(np.count_nonzero(made))
-        if self.id_start is not None and not self.is_keyed:
-            self._made.append(made)
+        if self.id_start is not None and isinstance(self.entity_type, EdgeType):
+            self._made.append(checked.is_made)
         self._append(rows)
         self._positions.append(checked.positions.to_numpy())
 
@@ -159,7 +153,7 @@ class LoadedType:
         # Here all rows have ids, those that the load has made too.
         other.id_start = None if self.id_start is None else 0
         other.live, other.records = self.live, self.records
-        other.made_count, other._made = self.made_count, [self.made_rows()]
+        other._made = [self.made_rows()]
         for _, batch in self.batches():
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for end, remap in remaps.items():
