@@ -286,21 +286,19 @@ class _Matching:
 
 
 class EqualRows:
-    """Rows by the pair of their hashes, and how many stored rows have each pair.
-
-    Rows of one pair are given in their order.
-    """
+    """Rows by the pair of their hashes, and how many stored rows have each pair."""
 
     def __init__(self, pairs: HashPairs, rows: Integers) -> None:
-        order = np.argsort(pairs.first, kind="stable")
+        order = np.argsort(pairs.first)
+        shares = pairs.first[order][1:] == pairs.first[order][:-1]
+        if shares.any():
+            # The quick sort keeps no order among equal numbers, and different rows may share one.
+            among = np.append(shares, False) | np.insert(shares, 0, False)
+            own = order[among]
+            order[among] = own[np.lexsort((rows[own], pairs.second[own], pairs.first[own]))]
         first, second = pairs.first[order], pairs.second[order]
         is_head = np.ones(len(order), np.bool_)
-        is_head[1:] = first[1:] != first[:-1]
-        if (second[1:][~is_head[1:]] != second[:-1][~is_head[1:]]).any():
-            # Different rows share a first number: the second one has to divide them.
-            order = np.lexsort((pairs.second, pairs.first))
-            first, second = pairs.first[order], pairs.second[order]
-            is_head[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+        is_head[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
         self._rows = rows[order]
         self._heads = np.flatnonzero(is_head)
         self._index = HashIndex(HashPairs(first[is_head], second[is_head]))
