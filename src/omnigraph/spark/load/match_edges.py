@@ -3,7 +3,8 @@
 The meaning is that of `write/load/match_edges.py`; here rows are joined by files of hashes.
 
 1. Tasks hash the staged edges once, and the stored edges once for every published version. A run is
-   sorted by the first hash of its pairs.
+   sorted by the first hash of its pairs. Stored edges that share no hash with a staged one are left
+   out, unless there are too many staged ones to compare with.
 2. Tasks join the runs range by range of the hashes. The nth staged row of a pair takes the nth
    stored edge of it, in the order of ids.
 3. Groups are joined one after the other: a stored edge that a row has taken is not there for the
@@ -24,15 +25,16 @@ from omnigraph.schema import EntityType
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.spark.load.key_set import HashRange, KeySet, ranges, sorted_run
 from omnigraph.spark.load.plan import ID, MADE, LoadContext
-from omnigraph.spark.load.run import LoadRun, StagedLoad, stored_slices
+from omnigraph.spark.load.run import LoadRun, StagedLoad, slices, stored_slices
 from omnigraph.spark.load.stored_tasks import Slice, whole_rows
-from omnigraph.store.records import ROW_ID
-from omnigraph.write.load.check.hashing import HashPairs, is_among
+from omnigraph.store.records import ROW_ADDRESS, ROW_ID
+from omnigraph.write.load.check.hashing import Hashes, HashPairs, is_among
 from omnigraph.write.load.check.row_hashing import hash_rows, hash_tuples
 from omnigraph.write.load.match_edges import end_groups, is_matched
 from omnigraph.write.load.rows.taken_ids import stored_ids
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat
+from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Snapshot
@@ -53,9 +55,14 @@ _STAGED_RUN: Final = pa.schema(
 
 def match_kinds(edge: EntityType) -> dict[str, tuple[str, ...]]:
     """Name the ways by which edges of a type are matched, in their order, with the columns."""
-    groups = {f"group-{number}": members for number, members in enumerate(end_groups(edge))}
+    kinds: dict[str, tuple[str, ...]] = {}
+    for number, members in enumerate(end_groups(edge)):
+        kinds[f"group-{number}"] = members
+        if not any(edge.arrow_schema.field(name).nullable for name in members):
+            # Every row has all members: none looks further.
+            return kinds
     names = tuple(name for name in edge.arrow_schema.names if name != "id")
-    return {**groups, EQUALITY: names}
+    return {**kinds, EQUALITY: names}
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,8 @@ def hash_staged_edges(context: LoadContext, task: StagedEdgesTask, number: int) 
     kinds = match_kinds(edge)
     parts: dict[str, list[pa.Table]] = {kind: [] for kind in kinds}
     start = task.first
-    for batch in whole_rows(context, edge, task.rows):
+    columns = {name for members in kinds.values() for name in members}
+    for batch in whole_rows(context, edge, task.rows, columns=sorted(columns)):
         left = _made_between(context, task.made, start, start + batch.num_rows)
         for kind, members in kinds.items():
             pairs, own = _hashed(context, kind, [batch[name] for name in members], left)
@@ -149,26 +157,37 @@ def _hashed(
 
 @dataclass(frozen=True)
 class StoredEdgesTask:
-    """Stored edges to hash in one way; those with a `given` id belong to other records."""
+    """Stored edges to hash; those with a `given` id belong to other records.
+
+    `wanted` are the runs of staged edges by way of matching: only edges that share a hash matter.
+    """
 
     rows: Slice
-    kinds: tuple[str, ...]
+    wanted: Mapping[str, tuple[str, ...]]
     given: KeySet | None = None
+    is_filtered: bool = False
+    """Whether the runs are few enough to leave out edges that share no hash with them."""
 
 
 def hash_stored_edges(context: LoadContext, task: StoredEdgesTask, number: int) -> dict[str, str]:
     """Write one run per way of matching; return the files."""
     del number
     edge = context.entity_type(task.rows.table_key)
-    kinds = {kind: match_kinds(edge)[kind] for kind in task.kinds}
+    kinds = {kind: match_kinds(edge)[kind] for kind in task.wanted}
     parts: dict[str, list[pa.Table]] = {kind: [] for kind in kinds}
-    for batch in whole_rows(context, edge, task.rows, with_row_ids=True):
+    wanted = {}
+    if task.is_filtered:
+        wanted = {kind: _hashes(context, paths) for kind, paths in task.wanted.items()}
+    columns = {"id", *(name for members in kinds.values() for name in members)}
+    for batch in whole_rows(context, edge, task.rows, columns=sorted(columns), with_row_ids=True):
         ids = batch["id"]
         asked = np.ones(batch.num_rows, np.bool_)
         if task.given is not None:
             asked = ~task.given.contains(ids)
         for kind, members in kinds.items():
             pairs, own = _hashed(context, kind, [batch[name] for name in members], asked)
+            if task.is_filtered:
+                own = own & is_among(pairs.first, wanted[kind])
             run = [
                 pa.array(pairs.first[own]),
                 pa.array(pairs.second[own]),
@@ -177,6 +196,11 @@ def hash_stored_edges(context: LoadContext, task: StoredEdgesTask, number: int) 
             ]
             parts[kind].append(pa.table(run, schema=_STORED_RUN))
     return _runs(context, task.rows.table_key, parts)
+
+
+def _hashes(context: LoadContext, paths: Sequence[str]) -> Hashes:
+    runs = [context.files.read(path)["hash"].to_numpy() for path in paths]
+    return np.sort(np.concatenate(runs))
 
 
 def _runs(
@@ -300,7 +324,7 @@ class EdgeMatching:
 
     def _matched(self, staged: StagedType, snapshot: Snapshot) -> MatchedEdges:
         ours = self._staged_runs(staged)
-        theirs = self._stored_runs(staged, tuple(ours), snapshot)
+        theirs = self._stored_runs(staged, ours, snapshot)
         matched = NO_MATCHES
         used: tuple[str, ...] = ()
         for kind, runs in ours.items():
@@ -335,7 +359,7 @@ class EdgeMatching:
             yield StagedEdgesTask(rows, first_of[rows.fragment_ids[0]], made)
 
     def _stored_runs(
-        self, staged: StagedType, kinds: tuple[str, ...], snapshot: Snapshot
+        self, staged: StagedType, ours: Mapping[str, Sequence[str]], snapshot: Snapshot
     ) -> dict[str, list[str]]:
         key = staged.table_key
         entry = snapshot.entry(key)
@@ -344,11 +368,26 @@ class EdgeMatching:
             given = None
             if not staged.ids_are_new:
                 given = self.run.merged_set(key, staged.run_paths(ID))
-            tasks = [StoredEdgesTask(rows, kinds, given) for rows in stored_slices(snapshot, key)]
+            wanted = {kind: tuple(paths) for kind, paths in ours.items()}
+            is_filtered = staged.rows <= self.set_rows_max
+            tasks = [
+                StoredEdgesTask(rows, wanted, given, is_filtered)
+                for rows in self._slices(staged, snapshot)
+            ]
             rows = entry.row_count
             found = self.run.calls("hashing stored edges", hash_stored_edges, tasks, rows=rows)
             self._stored[known] = _by_kind(staged.entity_type, found)
         return self._stored[known]
+
+    def _slices(self, staged: StagedType, snapshot: Snapshot) -> list[Slice]:
+        """Return the stored edges that may matter; of few rows those that share a source."""
+        key = staged.table_key
+        if staged.rows > PROBES_MAX:
+            return stored_slices(snapshot, key)
+        sources = self.views.read(staged, ("src",))["src"]
+        found = StoredRows(snapshot).where(key, "src", sources, columns=("src",), with_rows=True)
+        among = frozenset((found[ROW_ADDRESS].to_numpy() >> np.uint64(32)).tolist())
+        return slices(key, snapshot.entry(key).at, snapshot.open(key), among=among)
 
     def _joined(
         self,

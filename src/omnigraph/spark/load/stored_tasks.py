@@ -376,21 +376,29 @@ def _rows_at(
 
 
 def whole_rows(
-    context: LoadContext, entity_type: EntityType, rows: Slice, *, with_row_ids: bool = False
+    context: LoadContext,
+    entity_type: EntityType,
+    rows: Slice,
+    *,
+    columns: Sequence[str] | None = None,
+    with_row_ids: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Read all columns, in row order, in the form in which they are written."""
+    """Read all columns or some, in row order, in the form in which they are written."""
+    asked = entity_type.arrow_schema.names if columns is None else columns
+    names = [name for name in entity_type.arrow_schema.names if name in asked]
+    schema = pa.schema([entity_type.arrow_schema.field(name) for name in names])
     request = ScanRequest(
-        columns=tuple(entity_type.arrow_schema.names),
+        columns=tuple(names),
         fragment_ids=rows.fragment_ids,
-        blobs_as_bytes=bool(entity_type.blob_properties),
+        blobs_as_bytes=not set(names).isdisjoint(entity_type.blob_properties),
         with_row_id=with_row_ids,
     )
     for batch in rows.open(context).scan(request):
-        columns = [
+        arrays = [
             as_blobs(batch[name]) if name in entity_type.blob_properties else batch[name]
-            for name in entity_type.arrow_schema.names
+            for name in names
         ]
-        whole = pa.RecordBatch.from_arrays(columns, schema=entity_type.arrow_schema)
+        whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
         yield whole.append_column(ROW_ID, batch[ROW_ID]) if with_row_ids else whole
 
 

@@ -157,7 +157,7 @@ def write_target(
         operation_id=f"spark-{SystemClock().ulid()}",
         on_duplicate=_on_duplicate(options),
         order_by=_order_by(options, schema.fieldNames()),
-        edges=_edges(options),
+        edges=_edges(options, _mode(options, overwrite=overwrite)),
     )
 
 
@@ -170,10 +170,12 @@ def _on_duplicate(options: SourceOptions) -> OnDuplicate:
     return OnDuplicate(asked)
 
 
-def _edges(options: SourceOptions) -> EdgeIdentity | None:
+def _edges(options: SourceOptions, mode: WriteMode) -> EdgeIdentity | None:
     asked = options["edges"]
     if asked is None:
         return None
+    if mode is not WriteMode.MERGE:
+        raise SourceOptionError("edges", "is for `graphMode` `merge`")
     if asked.lower() not in list(EdgeIdentity):
         raise SourceOptionError("edges", f"is {' or '.join(EdgeIdentity)}, found '{asked}'")
     return EdgeIdentity(asked.lower())

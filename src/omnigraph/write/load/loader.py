@@ -16,7 +16,9 @@
 7. A branch that the call has made is removed again when the load fails.
 8. `cleanup` spares files that are written long before the commit while the load lives: it holds a
    record (`staging_record`) from before the first of them.
-9. A dry run reads and checks everything, counts what would change, and writes nothing: neither
+9. In a merge, edges without an id are matched with the stored edges that they stand for
+   (`match_edges`), in each attempt anew.
+10. A dry run reads and checks everything, counts what would change, and writes nothing: neither
    files nor a branch.
 """
 
