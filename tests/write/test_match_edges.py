@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.write.load import match_edges
 from omnigraph.write.load.options import LoadOptionsError
-from omnigraph.write.rules.violations import ValidationError
+from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.entities import entities
 from support.places import Place
 
@@ -278,7 +279,7 @@ def test_keyed_edges_are_replaced_by_a_merge_and_refused_by_an_append(keyed: Gra
     result = keyed.load(lines(keeps("a", "mate", hours=2), keeps("a", "cook")), mode="merge")
     assert (result.inserted, result.updated) == (1, 1)
     assert keyed.load(lines(keeps("a", "mate", hours=2)), mode="merge", edges="add").unchanged == 1
-    with pytest.raises(Exception, match="already"):
+    with pytest.raises(KeyConflictError, match="already"):
         keyed.load(lines(keeps("a", "mate")), mode="append")
 
 
@@ -311,3 +312,19 @@ def test_branches_with_the_same_keyed_edge_merge(keyed: Graph) -> None:
     keyed.load(lines(keeps("b", "mate")), mode="merge", branch="other")
     keyed.branch_merge("other", "main")
     assert len(ids(keyed, "Keeps")) == 2
+
+
+def test_a_key_comes_and_goes_only_while_there_are_no_edges(tmp_path: Path) -> None:
+    free, keyed, longer = (
+        f"node N {{ k: String @key }}\nedge E: N -> N {{ a: I32  {rule} }}"
+        for rule in ("", "@key(src, dst)", "@key(src, dst, a)")
+    )
+    graph = Place(str(tmp_path / "graph")).init(free)
+    for text in (keyed, free, longer, keyed):
+        assert graph.schema.apply(text).applied
+    node: dict[str, object] = {"type": "N", "data": {"k": "a"}}
+    graph.load(lines(node, edge("E", "aa", a=1)), mode="append")
+    assert ids(graph, "E") == ['["a","a"]']
+    for text in (free, longer):
+        with pytest.raises(OmnigraphError, match=r"removing constraint @key\(dst, src\)"):
+            graph.schema.apply(text)
