@@ -355,7 +355,8 @@ def test_options_of_a_write_are_checked(
 def test_edges_that_are_written_again_are_found_or_added(spark: SparkSession, graph: Graph) -> None:
     stored = graph.snapshot().entry("edge:Knows").row_count
     attach(spark, graph.uri)
-    rows = spark.table("Knows").drop("id").write.format("omnigraph").mode("append")
+    rows = spark.table("og_Knows").select("src", "dst", "since").write.format("omnigraph")
+    rows = rows.mode("append")
     rows = rows.option("edge", "Knows").option("graphMode", "merge")
     rows.save(graph.uri)
     assert graph.snapshot().entry("edge:Knows").row_count == stored

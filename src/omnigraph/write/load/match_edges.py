@@ -8,14 +8,15 @@
 4. So a second load of the same input changes nothing. Edges with a `@key` need nothing of this:
    their id spells the key.
 5. Rows are compared by hashes (`check/row_hashing.py`). In memory are those of `rows_at_once` rows
-   of the load; stored edges are read once for each group. For few records only the stored edges of
-   their sources are read.
+   of the load, and a few bytes per row for masks; stored edges are read once for each group. For
+   few records only the stored edges of their sources are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.store.blob_contents import with_blobs
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.write.load.check.buckets import Buckets, divided
-from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
+from omnigraph.write.load.check.hashes import HashedColumn, RowLookup, StoredHashes
 from omnigraph.write.load.check.hashing import (
     Hashes,
     HashIndex,
@@ -75,9 +76,13 @@ def match_edges(loaded: LoadedType, stored: StoredRows) -> LoadedType:
     if not wanted.any():
         return loaded
     matching = _Matching(loaded, stored, wanted)
-    for members in end_groups(loaded.entity_type):
+    groups = end_groups(loaded.entity_type)
+    if groups:
+        # A row that equals a stored edge has its tuple, too: it is quicker to see that first.
+        matching.by_equality(matching.with_group(groups))
+    for members in groups:
         matching.by_tuple(members)
-    matching.by_equality()
+    matching.by_equality(matching.wanted)
     return matching.result()
 
 
@@ -117,6 +122,19 @@ class _Matching:
 
     # -- tuples -----------------------------------------------------------------------------------
 
+    def with_group(self, groups: Sequence[tuple[str, ...]]) -> Mask:
+        """Return the rows that have all members of a group."""
+        schema = self.loaded.destination.schema
+        if any(not any(schema.field(name).nullable for name in group) for group in groups):
+            return self.wanted
+        found = np.zeros(self.loaded.row_count, np.bool_)
+        names = tuple(dict.fromkeys(name for group in groups for name in group))
+        for start, batch in self.loaded.batches(names):
+            valid = {name: valid_mask(batch[name]) for name in names}
+            is_whole = [np.logical_and.reduce([valid[name] for name in group]) for group in groups]
+            found[start : start + batch.num_rows] = np.logical_or.reduce(is_whole)
+        return self.wanted & found
+
     def by_tuple(self, members: tuple[str, ...]) -> None:
         """Match the rows that have all members of a group; they look no further."""
         if not self.wanted.any():
@@ -152,7 +170,15 @@ class _Matching:
         hits = rows >= 0
         if hits.any():
             self.taken.add(rows[hits], row_ids[hits], addresses[hits])
-            self.used.append(row_ids[hits])
+            self._use(row_ids[hits])
+
+    def _use(self, row_ids: Hashes) -> None:
+        """Remember taken edges, if rows of another group may look for them.
+
+        A row without any group has nulls where an edge that a group has found has none.
+        """
+        if len(end_groups(self.loaded.entity_type)) > 1:
+            self.used.append(row_ids)
 
     def _stored_tuples(self, members: tuple[str, ...]) -> Iterator[_StoredEdges]:
         scheme = self.loaded.hasher
@@ -165,23 +191,21 @@ class _Matching:
 
     # -- equality ---------------------------------------------------------------------------------
 
-    def by_equality(self) -> None:
-        """Match the rows that are left with stored edges that equal them."""
-        if not self.wanted.any():
+    def by_equality(self, asked: Mask) -> None:
+        """Match rows with stored edges that equal them; those that find one look no further."""
+        if not asked.any():
             return
         names = tuple(name for name in self.loaded.destination.schema.names if name != "id")
         budget, scheme = self.loaded.budget, self.loaded.hasher
         hashed = Buckets(budget, 3)
         parts: list[tuple[HashPairs, Integers]] = []
-        count = 0
-        is_divided = int(np.count_nonzero(self.wanted)) > budget.rows_at_once
+        is_divided = int(np.count_nonzero(asked)) > budget.rows_at_once
         for start, batch in self.loaded.batches(names):
-            own = self.wanted[start : start + batch.num_rows]
+            own = asked[start : start + batch.num_rows]
             if not own.any():
                 continue
             pairs = hash_rows(scheme, [batch[name] for name in names], batch.num_rows).filter(own)
             rows = np.flatnonzero(own) + start
-            count += len(rows)
             if is_divided:
                 hashed.append(pairs.first, pairs.second, rows.astype(np.uint64))
             else:
@@ -191,33 +215,35 @@ class _Matching:
             self._match_parts(names, hashed, equal)
         else:
             groups = EqualRows(*_joined(parts))
-            for pairs in self._stored_pairs(names):
-                groups.count(pairs)
+            for pairs, row_ids in self._stored_pairs(names):
+                self._use(row_ids[groups.count(pairs)])
             equal[groups.matched()] = True
         hashed.close()
         if equal.any():
-            self.equal = equal
+            self.equal = equal if self.equal is None else self.equal | equal
+            self.wanted = self.wanted & ~equal
 
     def _match_parts(self, names: tuple[str, ...], hashed: Buckets, equal: Mask) -> None:
         budget = self.loaded.budget
-        there = Buckets(budget, 2)
-        for pairs in self._stored_pairs(names):
-            there.append(pairs.first, pairs.second)
+        there = Buckets(budget, 3)
+        for pairs, row_ids in self._stored_pairs(names):
+            there.append(pairs.first, pairs.second, row_ids)
         for within in divided(hashed.counts, budget.rows_at_once):
             first, second, rows = hashed.rows(within)
             groups = EqualRows(HashPairs(first, second), rows.view(np.int64))
-            for one, other in there.slabs(within):
-                groups.count(HashPairs(one, other))
+            for one, other, row_ids in there.slabs(within):
+                self._use(row_ids[groups.count(HashPairs(one, other))])
             equal[groups.matched()] = True
         there.close()
 
-    def _stored_pairs(self, names: tuple[str, ...]) -> Iterator[HashPairs]:
-        """Hash the stored edges that stand for no other row."""
+    def _stored_pairs(self, names: tuple[str, ...]) -> Iterator[tuple[HashPairs, Hashes]]:
+        """Hash the stored edges that stand for no other row; with their row ids."""
         scheme, schema = self.loaded.hasher, self.loaded.destination.schema
         for slab in self._whole_slabs(names):
             for batch in self._with_blobs(slab):
                 columns = [_as(flat(batch[name]), schema.field(name).type) for name in names]
-                yield hash_rows(scheme, columns, batch.num_rows)
+                row_ids: Hashes = flat(batch[ROW_ID]).to_numpy()
+                yield hash_rows(scheme, columns, batch.num_rows), row_ids
 
     def _with_blobs(self, slab: pa.Table) -> Iterator[pa.RecordBatch | pa.Table]:
         blobs = self.loaded.entity_type.blob_properties
@@ -236,7 +262,8 @@ class _Matching:
         is_narrow = len(names) == len(ENDS)
         share = 0 if has_blobs else _WHOLE_SCAN_SHARE
         stored = self.stored.row_count(self.loaded.table_key)
-        if rows <= PROBES_MAX or is_narrow or rows * share >= stored:
+        is_many = rows * share >= stored or rows > self.loaded.budget.rows_at_once
+        if rows <= PROBES_MAX or is_narrow or is_many:
             yield from self._slabs(names)
             return
         wanted = self._ends_of_rows()
@@ -261,7 +288,7 @@ class _Matching:
     def _slabs(self, columns: tuple[str, ...]) -> Iterator[pa.Table]:
         """Read stored edges that no record names or has taken, with their places."""
         loaded, key = self.loaded, self.loaded.table_key
-        names = tuple(dict.fromkeys(("id", *columns))) if loaded.has_given_ids else columns
+        names = tuple(dict.fromkeys(("id", *columns))) if self._looks_at_ids else columns
         found: Iterator[pa.Table]
         if loaded.live_count <= PROBES_MAX:
             sources = loaded.pick(np.flatnonzero(self._asking), ("src",))["src"]
@@ -273,10 +300,34 @@ class _Matching:
         used = np.sort(np.concatenate([np.zeros(0, np.uint64), *self.used]))
         for slab in found:
             is_free = ~is_among(_numbers(slab, ROW_ID), used)
-            if loaded.has_given_ids:
+            if self._looks_at_ids:
                 pairs = loaded.hasher.pairs(flat(slab["id"]))
                 is_free &= loaded.lookup().rows_of(pairs) < 0
+            elif loaded.has_given_ids:
+                is_free &= ~is_among(_numbers(slab, ROW_ADDRESS), self._named)
             yield slab if is_free.all() else slab.filter(pa.array(is_free))
+
+    @property
+    def _looks_at_ids(self) -> bool:
+        """Whether an index of all ids of the load tells which stored edges its records name."""
+        return self.loaded.has_given_ids and not self.loaded.lookup().is_divided
+
+    @cached_property
+    def _named(self) -> Hashes:
+        """The addresses of the stored edges that records name, sorted; for many ids."""
+        loaded = self.loaded
+        ids = StoredHashes(
+            self.stored,
+            loaded.table_key,
+            "id",
+            scheme=loaded.hasher,
+            budget=loaded.budget,
+            by_address=True,
+        )
+        found = [rows[hits >= 0] for rows, hits in loaded.lookup().joined(ids)]
+        ids.forget_buckets()
+        named = np.concatenate([np.zeros(0, np.int64), *found]).astype(np.uint64)
+        return np.sort(named)
 
     @property
     def _asking(self) -> Mask:
@@ -304,10 +355,12 @@ class EqualRows:
         self._index = HashIndex(HashPairs(first[is_head], second[is_head]))
         self._counts = np.zeros(len(self._heads), np.int64)
 
-    def count(self, pairs: HashPairs) -> None:
-        """Count stored rows."""
+    def count(self, pairs: HashPairs) -> Mask:
+        """Count stored rows; return which of them have a pair of a row."""
         places = self._index.places(pairs)
-        self._counts += np.bincount(places[places >= 0], minlength=len(self._counts))
+        is_hit: Mask = places >= 0
+        self._counts += np.bincount(places[is_hit], minlength=len(self._counts))
+        return is_hit
 
     def matched(self) -> Integers:
         """Return the first rows of each pair, as many as stored rows have it."""
