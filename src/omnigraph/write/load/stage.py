@@ -80,6 +80,8 @@ def _stage_live(
     loaded: LoadedType, stored: StoredRows, bases: TableBases, mode: WriteMode
 ) -> StagedTable:
     entry = stored.entry(loaded.table_key)
+    if not loaded.live_count and mode is not WriteMode.OVERWRITE:
+        return StagedTable(None)
     if loaded.row_count >= _DECLARED_ROWS_MIN:
         bases.declare(bases.of(entry))
     if mode is WriteMode.OVERWRITE:
@@ -87,8 +89,6 @@ def _stage_live(
         schema, fragments = loaded.destination.schema, _fragments(loaded, base, loaded.live)
         write = stage_all_rows(loaded.table_key, base, bases.datasets, schema, fragments=fragments)
         return StagedTable(write, inserted=write.row_count)
-    if not loaded.live_count:
-        return StagedTable(None)
     matches = None
     if entry.row_count and _may_be_stored(loaded):
         matches = _matches(loaded, stored)
