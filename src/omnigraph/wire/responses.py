@@ -179,6 +179,7 @@ class GraphBatchDeclarationOutput(msgspec.Struct):
     updated: int | UnsetType = UNSET
     unchanged: int | UnsetType = UNSET
     rejected: int | UnsetType = UNSET
+    warnings: list[str] | UnsetType = UNSET
 
 
 class CascadedOutput(msgspec.Struct):
