@@ -8,6 +8,7 @@
 | csv | 500,000 Person + 1,000,000 Knows | `pyarrow.csv` + the same rows as parquet | 1.5 |
 | upsert | 100,000 rows into 1,000,000 | raw `merge_insert` without an index | 1.5 |
 | partial | 100,000 of 1,000,000 rows changed by input without a column | whole rows | 1.3 |
+| reload | 1,000,000 edges without ids, merged again unchanged | their first load | 2.0 |
 | parquet | 1,000,000 Person + 10,000,000 Knows, ready to traverse | Kuzu | 1.0, memory 1.5 |
 | memory | peak memory of loads of 250 MB and 1 GB of JSONL | each other | 8 bytes per record |
 
@@ -259,6 +260,22 @@ def partial(root: Path, scale: float, rounds: int) -> None:
     Comparison("partial records", "whole records", 1.3).run(rounds, ours, peer)
 
 
+def reload(root: Path, scale: float, rounds: int) -> None:
+    """Merge edges without ids: into an empty table, and once more."""
+    count = int(1_000_000 * scale)
+    folders = Folders(root)
+    nodes, edges = people(0, count // 10), {"Knows": knows(count // 10, count)}
+
+    def merged(times: int) -> Callable[[], object]:
+        graph = Graph.init(folders.new(), PLAIN_SCHEMA, auto_optimize=False)
+        graph.load_tables(nodes={"Person": nodes}, mode="append")
+        for _ in range(times):
+            graph.load_tables(edges=edges, mode="merge")
+        return lambda: graph.load_tables(edges=edges, mode="merge")
+
+    Comparison("reload", "first load", 2.0).run(rounds, lambda: merged(1), lambda: merged(0))
+
+
 @dataclass(frozen=True)
 class Run:
     """What one run in a process of its own has taken."""
@@ -367,6 +384,7 @@ PARTS = {
     "csv": csv,
     "upsert": upsert,
     "partial": partial,
+    "reload": reload,
     "parquet": parquet,
     "memory": memory,
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from crash.child import Form
 
@@ -102,6 +103,22 @@ class Rows:
             codes = [(code,) for code in self.extras.get(name, ())]
             found[f"node:{name}"] = _table(("code",), codes)
         return found
+
+
+Edge = TypeVar("Edge", bound=tuple[object, ...])
+
+
+def _merged(stored: Counter[Edge], edges: list[Edge]) -> list[Edge]:
+    """Return edges after a merge, given the stored ones and those with the records behind them.
+
+    Every stored edge stands for one equal record.
+    """
+    every = Counter(edges)
+    return [
+        edge
+        for edge, count in every.items()
+        for _ in range(max(stored[edge], count - stored[edge]))
+    ]
 
 
 def _table(names: tuple[str, ...], rows: list[Any]) -> list[tuple[object, ...]]:
@@ -273,7 +290,10 @@ class Workload:
         rows = world.branches[branch]
         known = self.chance.sample(sorted(rows.people), min(len(rows.people), 3))
         records = [self._person(world, rows, name) for name in (*known, self._fresh("p"))]
+        knows, lives_in = Counter(rows.knows), Counter(rows.lives_in)
         records += self._edges(rows, self.chance.randint(0, 2))
+        rows.knows = _merged(knows, rows.knows)
+        rows.lives_in = _merged(lives_in, rows.lives_in)
         return {"kind": "load", "mode": "merge", "branch": branch, "records": records}
 
     def _overwrite(self, world: World) -> Form:

@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[[Graph], object]] = {
     "embed of a load": lambda graph: graph.load(RECORD, mode="append", embed="x"),
     "on_error": lambda graph: graph.load(RECORD, mode="append", on_error="x"),
     "on_duplicate": lambda graph: graph.load(RECORD, mode="append", on_duplicate="x"),
+    "edges": lambda graph: graph.load(RECORD, mode="merge", edges="x"),
     "embed of a mutation": lambda graph: graph.mutate(INSERT, embed="x"),
     "mode of embed": lambda graph: graph.embed(mode="x"),
 }

@@ -343,6 +343,7 @@ def test_the_last_of_several_rows_of_one_id_wins_by_a_column(
         ({"onDuplicate": "first"}, "needs `orderBy`: rows of a frame have no order"),
         ({"onDuplicate": "last", "orderBy": "x"}, "names no column of the frame: `x`"),
         ({"orderBy": "name"}, "`orderBy` is for `onDuplicate` `last`, `first` and `combine`"),
+        ({"edges": "keep"}, "`edges` is match or add, found 'keep'"),
         ({"missing": "empty"}, "`missing` is keep or null or error, found 'empty'"),
         ({"nullCells": "drop"}, "`nullCells` is null or keep, found 'drop'"),
         ({"missing": "error"}, "the frame has no column age"),
@@ -354,6 +355,18 @@ def test_options_of_a_write_are_checked(
     rows = spark.sql("SELECT 'eve' AS name").write.format("omnigraph").mode("append")
     with pytest.raises(Exception, match=sentence.replace("`", ".")):
         rows.options(node="Person", graphMode="merge", **options).save(graph.uri)
+
+
+def test_edges_that_are_written_again_are_found_or_added(spark: SparkSession, graph: Graph) -> None:
+    stored = graph.snapshot().entry("edge:Knows").row_count
+    attach(spark, graph.uri)
+    rows = spark.table("og_Knows").select("src", "dst", "since").write.format("omnigraph")
+    rows = rows.mode("append")
+    rows = rows.option("edge", "Knows").option("graphMode", "merge")
+    rows.save(graph.uri)
+    assert graph.snapshot().entry("edge:Knows").row_count == stored
+    rows.option("edges", "add").save(graph.uri)
+    assert graph.snapshot().entry("edge:Knows").row_count == 2 * stored
 
 
 def test_a_branch_that_does_not_exist_is_an_error_of_ours(

@@ -71,7 +71,10 @@ def _rows(graph: Graph, owner: NodeType | EdgeType, records: list[Record]) -> pa
         name: convert_values([one.get(name) for one in data], prop.prop_type, name).column
         for name, prop in owner.properties.items()
     }
-    if isinstance(owner, NodeType) and owner.key:
+    if isinstance(owner, EdgeType):
+        columns["src"] = pa.array([record["from"] for record in records], pa.utf8())
+        columns["dst"] = pa.array([record["to"] for record in records], pa.utf8())
+    if owner.key:
         members = [(member, columns[member]) for member in owner.key]
         columns["id"] = derive_ids(members, type_name=owner.name).ids
     else:
@@ -79,9 +82,6 @@ def _rows(graph: Graph, owner: NodeType | EdgeType, records: list[Record]) -> pa
         given = [one.get("id") for one in data]
         ids = [wanted or new for wanted, new in zip(given, fresh, strict=True)]
         columns["id"] = pa.array(ids, pa.utf8())
-    if isinstance(owner, EdgeType):
-        columns["src"] = pa.array([record["from"] for record in records], pa.utf8())
-        columns["dst"] = pa.array([record["to"] for record in records], pa.utf8())
     return pa.table([columns[name] for name in owner.arrow_schema.names], schema=owner.arrow_schema)
 
 
@@ -92,16 +92,16 @@ def _lines(owner: NodeType | EdgeType, rows: pa.Table) -> list[str]:
         shown = "".join(
             f" {name}={column[row] if isinstance(column[row], str) else json.dumps(column[row])}"
             for name, column in values.items()
-            if column[row] is not None and name not in getattr(owner, "key", ())
+            if column[row] is not None and name not in owner.key
         )
         lines.append(f"{owner.name} {_name(owner, rows, row)}{shown}")
     return lines
 
 
 def _name(owner: NodeType | EdgeType, rows: pa.Table, row: int) -> str:
-    if isinstance(owner, EdgeType):
-        return f"{rows['src'][row]}->{rows['dst'][row]}"
-    return str(rows["id"][row]) if owner.key else "*"
+    if owner.key:
+        return str(rows["id"][row])
+    return f"{rows['src'][row]}->{rows['dst'][row]}" if isinstance(owner, EdgeType) else "*"
 
 
 def _values(owner: NodeType | EdgeType, name: str, rows: pa.Table) -> list[object]:

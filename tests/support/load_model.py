@@ -88,6 +88,7 @@ class Model:
         quarantines: bool = False,
         keeps_last: bool = False,
         cascades: bool = False,
+        adds_edges: bool = False,
     ) -> Outcome:
         """Judge records of the form of a bulk load, each already a legal envelope."""
         self.cascades = cascades
@@ -101,8 +102,13 @@ class Model:
                 name: [one for one in rows if one.line not in outcome.rejected]
                 for name, rows in read.items()
             }
+            equal: set[int] = set()
+            if mode == "merge" and not adds_edges:
+                for name, rows in written.items():
+                    if self.types[name].ends is not None:
+                        written[name] = self._matched(name, rows, superseded, equal)
             live = {
-                name: [one for one in rows if one.line not in superseded]
+                name: [one for one in rows if one.line not in superseded | equal]
                 for name, rows in written.items()
             }
             tuples_of = live if keeps_last else written
@@ -121,7 +127,32 @@ class Model:
             outcome.rejected |= rejected_now
         outcome.graph = self._after(live, mode)
         outcome.count(self, live, mode)
+        outcome.unchanged += len(equal)
         return outcome
+
+    def _matched(
+        self, name: str, rows: list[Record], superseded: set[int], equal: set[int]
+    ) -> list[Record]:
+        """Give edges without an id those of stored edges; note the lines that change nothing."""
+        free = dict(self.rows(name))
+        for one in rows:
+            free.pop(one.identity, None)
+        found = []
+        for one in rows:
+            matched = one
+            if isinstance(one.identity, Made) and one.line not in superseded:
+                by_ends = ("dst", "src") in self.types[name].unique
+                compared = ("src", "dst") if by_ends else tuple(one.row)
+                for identity, row in list(free.items()):
+                    if all(row[member] == one.row[member] for member in compared):
+                        del free[identity]
+                        if by_ends:
+                            matched = Record(one.line, identity, one.row)
+                        else:
+                            equal.add(one.line)
+                        break
+            found.append(matched)
+        return found
 
     def _read(self, line: int, record: dict[str, object], read: Written, outcome: Outcome) -> None:
         kind = self.types[str(record.get("type", record.get("edge")))]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.graph import Graph
-from omnigraph.write.load import loader, stage
+from omnigraph.write.load import loader, match_edges, stage
 from omnigraph.write.load.check import cardinality, endpoints, tuples
 from omnigraph.write.load.check.hashing import HashScheme
 from omnigraph.write.load.rows import intake, row_parts
@@ -110,7 +110,7 @@ def _check(data: st.DataObject) -> None:
     schema = "\n".join(kind.text() for kind in types.values())
     probes = data.draw(st.sampled_from([0, PROBES_MAX]))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        for module in (cardinality, endpoints, tuples, stage):
+        for module in (cardinality, endpoints, tuples, stage, match_edges):
             patch.setattr(module, "PROBES_MAX", probes)
         # Little memory divides hashes of more than two rows; few bits let them collide.
         memory = data.draw(st.sampled_from([64, 64, MEMORY_MAX]))
@@ -135,14 +135,18 @@ def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Pat
     mode = data.draw(st.sampled_from(MODES))
     keeps_last = mode == "merge" and data.draw(st.booleans())
     cascades = mode == "overwrite" and data.draw(st.booleans())
+    adds_edges = mode == "merge" and data.draw(st.integers(0, 3)) == 0
     options = {
         "mode": mode,
+        "edges": "add" if adds_edges else None,
         "on_duplicate": "last" if keeps_last else "error",
         "cascade": cascades,
         "missing": "null" if mode == "merge" else None,
     }
     if data.draw(st.booleans()):
-        expected = model.load(records, mode, keeps_last=keeps_last, cascades=cascades)
+        expected = model.load(
+            records, mode, keeps_last=keeps_last, cascades=cascades, adds_edges=adds_edges
+        )
         answer = expected.answer if expected.answer != "loaded" else _counts(expected)
         before = graph.head_commit_id_for_branch("main")
         assert _load(graph, records, {**options, "dry_run": True}) == answer
@@ -151,7 +155,12 @@ def _check_load(data: st.DataObject, model: Model, graph: Graph, quarantine: Pat
         is_loaded = expected.is_legal
     else:
         expected = model.load(
-            records, mode, keeps_last=keeps_last, quarantines=True, cascades=cascades
+            records,
+            mode,
+            keeps_last=keeps_last,
+            quarantines=True,
+            cascades=cascades,
+            adds_edges=adds_edges,
         )
         found = _load(graph, records, options, quarantine)
         is_loaded = not expected.is_hopeless

@@ -204,6 +204,7 @@ def load(
     on_duplicate: str = "error",
     missing: str | None = None,
     null_cells: str = "null",
+    edges: str | None = None,
     cascade: bool = False,
     order_by: Sequence[str] = (),
     engine: str = "auto",
@@ -236,6 +237,7 @@ def load(
         "embed": None if embed == "missing" else embed,
         "on_duplicate": None if on_duplicate == "error" else on_duplicate,
         "missing": missing,
+        "edges": edges,
         "cascade": cascade or None,
         "dry_run": dry_run or None,
     }

@@ -97,7 +97,14 @@ from omnigraph.write.export.exporter import (
 from omnigraph.write.load.formats.kinds import format_named
 from omnigraph.write.load.input.source import RecordInput
 from omnigraph.write.load.input.table_source import TableInput
-from omnigraph.write.load.options import LoadOptions, Missing, NullCells, OnDuplicate, OnError
+from omnigraph.write.load.options import (
+    EdgeIdentity,
+    LoadOptions,
+    Missing,
+    NullCells,
+    OnDuplicate,
+    OnError,
+)
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.mutate.mutations import (
     MutationRequest,
@@ -545,6 +552,7 @@ class Graph(FlatNames):
         on_duplicate: str = OnDuplicate.ERROR,
         missing: str | None = None,
         null_cells: str = NullCells.NULL,
+        edges: str | None = None,
         cascade: bool = False,
         order_by: Sequence[str] = (),
         engine: str = EngineChoice.AUTO,
@@ -567,7 +575,9 @@ class Graph(FlatNames):
         URI are taken only from below `external_blob_bases`. The commit keeps `properties`.
 
         With `on_error="quarantine"` rows that break a rule are left out and written to the
-        directory `quarantine`; a load with more than `max_errors` of them fails. An overwrite with
+        directory `quarantine`; a load with more than `max_errors` of them fails. In a merge an
+        edge without an id is the stored edge that it stands for, so that a second load of the same
+        input changes nothing; `edges="add"` makes it a new edge instead. An overwrite with
         `cascade` removes stored edges together with their nodes, instead of refusing. `embed`
         chooses which vectors of `@embed` properties are made, if a provider is configured:
         `missing`, `all` or `off`. A `dry_run` checks and counts everything, in this process, and
@@ -610,6 +620,7 @@ class Graph(FlatNames):
             missing=None if missing is None else choice(Missing, missing, "missing"),
             null_cells=choice(NullCells, null_cells, "null_cells"),
             order_by=tuple(order_by),
+            edges=None if edges is None else choice(EdgeIdentity, edges, "edges"),
             cascade=cascade,
             is_dry_run=dry_run,
             terms=session.terms,
@@ -649,13 +660,14 @@ class Graph(FlatNames):
         on_duplicate: str = OnDuplicate.ERROR,
         missing: str | None = None,
         null_cells: str = NullCells.NULL,
+        edge_identity: str | None = None,
         cascade: bool = False,
         dry_run: bool = False,
     ) -> LoadResult:
         """Load tables, files or lists of objects by type as one commit, in this process.
 
         Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
-        The other arguments are those of `load`.
+        `edge_identity` is what `load` calls `edges`; the other arguments are those of `load`.
         """
         tables: dict[str, object] = {
             TableKey.node(name): table for name, table in (nodes or {}).items()
@@ -678,6 +690,7 @@ class Graph(FlatNames):
             on_duplicate=on_duplicate,
             missing=missing,
             null_cells=null_cells,
+            edges=edge_identity,
             cascade=cascade,
             engine=EngineChoice.LOCAL,
             dry_run=dry_run,

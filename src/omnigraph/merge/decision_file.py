@@ -183,7 +183,7 @@ def _require_key(
     number: int, entity_type: EntityType, entity_id: str, columns: Mapping[str, pa.Array]
 ) -> None:
     """Refuse key values that do not spell the id."""
-    if isinstance(entity_type, EdgeType) or not entity_type.key:
+    if not entity_type.key:
         return
     members = [(name, columns[name]) for name in entity_type.key]
     derived = derive_ids(members, type_name=entity_type.name)

@@ -94,9 +94,13 @@ class Analysis:
                     f"column '{name}' of '{step.source}' is no property of '{entity_type.name}'"
                 )
                 self.findings.warning("not_loaded", step.path, f"{message} and is not loaded")
-        if step.kind == "edge" and step.mode == "merge" and "id" not in found.expressions:
-            message = f"edges of '{entity_type.name}' have no 'id', so every run adds them again"
-            self.findings.warning("edges_without_id", step.path, message)
+        has_identity = step.kind == "edge" or entity_type.key or "id" in found.expressions
+        if step.mode == "merge" and not has_identity:
+            message = (
+                f"nodes of '{entity_type.name}' have neither a key nor 'id', so every run adds them"
+                " again"
+            )
+            self.findings.warning("nodes_without_id", step.path, message)
         self._require_ids(found)
         kinds_hold = [
             self._expression(found, column, text)

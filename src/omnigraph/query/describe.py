@@ -21,6 +21,7 @@ from omnigraph.query.plan.plan import (
     PlannedStatement,
     ReadPlan,
     UpdateRows,
+    UpsertEdge,
 )
 from omnigraph.query.plan.walk import walk_operators
 from omnigraph.records import Json, JsonObject
@@ -128,7 +129,7 @@ def _types(
 
 def _mutation_reads(statement: PlannedStatement) -> Iterator[TouchedType]:
     yield from _mutation_writes(statement)
-    if isinstance(statement, InsertEdge):
+    if isinstance(statement, InsertEdge | UpsertEdge):
         yield TouchedType("node", statement.from_type)
         yield TouchedType("node", statement.to_type)
 
@@ -137,7 +138,7 @@ def _mutation_writes(statement: PlannedStatement) -> Iterator[TouchedType]:
     if isinstance(statement, UpdateRows | DeleteRows):
         yield TouchedType(statement.kind, statement.type_name)
     else:
-        is_edge = isinstance(statement, InsertEdge)
+        is_edge = isinstance(statement, InsertEdge | UpsertEdge)
         yield TouchedType("edge" if is_edge else "node", statement.type_name)
     if isinstance(statement, DeleteRows):
         for cascade in statement.cascades:

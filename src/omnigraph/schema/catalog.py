@@ -132,13 +132,18 @@ class NodeType:
 
 @dataclass(frozen=True)
 class EdgeType:
-    """An edge type; `properties` is in name order, `declared_order` as in `NodeType`."""
+    """An edge type; `properties` is in name order, `declared_order` as in `NodeType`.
+
+    `key` is empty, or `src`, `dst` and properties in the order of their `property_id`: the order in
+    which ids spell them.
+    """
 
     name: str
     from_type: str
     to_type: str
     cardinality: Cardinality = Cardinality()
     properties: Mapping[str, Property] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
     unique_constraints: tuple[tuple[str, ...], ...] = ()
     indices: tuple[tuple[str, ...], ...] = ()
     annotations: tuple[Annotation, ...] = ()

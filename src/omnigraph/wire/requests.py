@@ -109,6 +109,7 @@ class LoadOptionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     properties: str | None = None
     embed: Literal["missing", "all", "off"] = "missing"
     on_duplicate: Literal["error", "last", "first", "combine"] = "error"
+    edges: Literal["match", "add"] | None = None
     # Not optional: in a query string the word `null` would be read as None.
     missing: Literal["keep", "null"] | UnsetType = UNSET
     cascade: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from omnigraph.query.check.assignment import assigned_value, default_value
@@ -43,14 +43,16 @@ from omnigraph.query.plan.plan import (
     Predicate,
     PropertyValue,
     UpdateRows,
+    UpsertEdge,
     UpsertNode,
     Value,
 )
-from omnigraph.schema.catalog import EntityType, NodeType
+from omnigraph.schema.catalog import EdgeType, EntityType, NodeType
 from omnigraph.syntax import Span
 from omnigraph.values import PropType, Scalar
 
 ENDS: tuple[End, ...] = ("from", "to")
+_END_NAMES: Mapping[str, End] = {"src": "from", "dst": "to"}
 _ID = PropType(Scalar.STRING)
 
 
@@ -119,10 +121,12 @@ class _StatementChecker:
             to_id=ends["to"],
             assignments=given,
             defaults=defaults,
+            key=self.entity.key,
+            must_be_new=isinstance(statement, Create) and bool(self.entity.key),
         )
 
-    def upsert(self, statement: Upsert) -> UpsertNode | None:
-        if not isinstance(self.entity, NodeType) or not self.entity.key:
+    def upsert(self, statement: Upsert) -> UpsertNode | UpsertEdge | None:
+        if not self.entity.key:
             self.context.report.error(
                 "T108",
                 f"`upsert` finds a row by its key, and {self.kind} type '{self.entity.name}' "
@@ -132,14 +136,28 @@ class _StatementChecker:
             )
             return None
         problems = len(self.context.report.found)
-        given = self._assignments(statement.assignments, ends_allowed=False)
+        given = self._assignments(statement.assignments, ends_allowed=True)
         names = {assignment.name for assignment in statement.assignments}
-        missing = [member for member in self.entity.key if member not in names]
+        ends = self._ends(statement)
+        written = (_END_NAMES.get(member, member) for member in self.entity.key)
+        missing = [member for member in written if member not in names]
         if missing:
             self._report_missing(statement, missing, "members of the key")
         if len(self.context.report.found) > problems:
             return None
         embeds = self._embeddable(names)
+        if isinstance(self.entity, EdgeType):
+            return UpsertEdge(
+                type_name=self.entity.name,
+                from_type=self.entity.from_type,
+                to_type=self.entity.to_type,
+                from_id=ends["from"],
+                to_id=ends["to"],
+                key=self.entity.key,
+                assignments=given,
+                defaults=self._defaults(names),
+                required=tuple(self._missing(names, embeds)),
+            )
         return UpsertNode(
             type_name=self.entity.name,
             key=self.entity.key,
@@ -207,14 +225,13 @@ class _StatementChecker:
         return assigned_value(self.context, declared, assignment)
 
     def _check_immutable(self, assignments: tuple[Assignment, ...]) -> None:
-        key = self.entity.key if isinstance(self.entity, NodeType) else ()
         for assignment in assignments:
-            if assignment.name in key:
+            if assignment.name in self.entity.key:
                 self.context.report.error(
                     "T107",
                     f"cannot update @key property '{assignment.name}' of '{self.entity.name}'",
                     _name_span(assignment),
-                    "delete the node and insert it again",
+                    f"delete the {self.kind} and insert it again",
                 )
             elif self._is_end(assignment.name):
                 self.context.report.error(
@@ -280,7 +297,7 @@ class _StatementChecker:
         )
         return tuple(value for value in found if value is not None)
 
-    def _ends(self, statement: Insert | Create) -> dict[End, Constant | ParameterValue]:
+    def _ends(self, statement: Insert | Create | Upsert) -> dict[End, Constant | ParameterValue]:
         found: dict[End, Constant | ParameterValue] = {}
         for assignment in statement.assignments:
             for end in ENDS if self.kind == "edge" else ():

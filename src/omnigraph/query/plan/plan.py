@@ -585,7 +585,10 @@ class UpsertNode:
 
 @dataclass(frozen=True, slots=True)
 class InsertEdge:
-    """A new edge between two node ids."""
+    """A new edge between two node ids; with a `key` it replaces the whole edge of the same id.
+
+    `must_be_new` refuses an id that there is already.
+    """
 
     type_name: str
     from_type: str
@@ -594,6 +597,26 @@ class InsertEdge:
     to_id: Constant | ParameterValue
     assignments: tuple[AssignedValue, ...]
     defaults: tuple[AssignedValue, ...] = ()
+    key: tuple[str, ...] = ()
+    must_be_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertEdge:
+    """Changes the named properties of the edge with this key, or inserts it.
+
+    `required` is what it is for `UpsertNode`.
+    """
+
+    type_name: str
+    from_type: str
+    to_type: str
+    from_id: Constant | ParameterValue
+    to_id: Constant | ParameterValue
+    key: tuple[str, ...]
+    assignments: tuple[AssignedValue, ...]
+    defaults: tuple[AssignedValue, ...] = ()
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -624,7 +647,7 @@ class DeleteRows:
     cascades: tuple[IncidentEdge, ...] = ()
 
 
-PlannedStatement = InsertNode | UpsertNode | InsertEdge | UpdateRows | DeleteRows
+PlannedStatement = InsertNode | UpsertNode | InsertEdge | UpsertEdge | UpdateRows | DeleteRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from omnigraph.query.plan.plan import (
     Substring,
     TextMatch,
     UpdateRows,
+    UpsertEdge,
     UpsertNode,
     Value,
 )
@@ -183,9 +184,13 @@ def _statement_line(statement: PlannedStatement) -> str:
             key = ", ".join(statement.key)
             return f"UpsertNode {statement.type_name} key ({key}){_given(statement)}{required}"
         case InsertEdge():
-            ends = f"{value_text(statement.from_id)} -> {value_text(statement.to_id)}"
-            types = f"{statement.from_type} -> {statement.to_type}"
-            return f"InsertEdge {statement.type_name} ({types}) {ends}{_given(statement)}"
+            key = f" key ({', '.join(statement.key)})" if statement.key else ""
+            act = "CreateEdge" if statement.must_be_new else "InsertEdge"
+            return f"{act} {_edge_line(statement)}{key}{_given(statement)}"
+        case UpsertEdge():
+            required = f" required ({', '.join(statement.required)})" if statement.required else ""
+            key = ", ".join(statement.key)
+            return f"UpsertEdge {_edge_line(statement)} key ({key}){_given(statement)}{required}"
         case UpdateRows():
             values = _assignments(statement.assignments)
             where = predicate_text(statement.where)
@@ -198,11 +203,16 @@ def _statement_line(statement: PlannedStatement) -> str:
             return f"DeleteRows {statement.kind} {statement.type_name} where {where}{cascade}"
 
 
-def _given(statement: InsertNode | UpsertNode | InsertEdge) -> str:
+def _edge_line(statement: InsertEdge | UpsertEdge) -> str:
+    ends = f"{value_text(statement.from_id)} -> {value_text(statement.to_id)}"
+    return f"{statement.type_name} ({statement.from_type} -> {statement.to_type}) {ends}"
+
+
+def _given(statement: InsertNode | UpsertNode | InsertEdge | UpsertEdge) -> str:
     text = f" set {_assignments(statement.assignments)}" if statement.assignments else ""
     if statement.defaults:
         text += f" default {_assignments(statement.defaults)}"
-    if not isinstance(statement, InsertEdge) and statement.embeds:
+    if isinstance(statement, InsertNode | UpsertNode) and statement.embeds:
         text += f" embed {', '.join(statement.embeds)}"
     return text
 

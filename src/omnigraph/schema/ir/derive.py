@@ -87,6 +87,7 @@ def _edge(edge: IrEdge, declared_order: Members) -> EdgeType:
         to_type=edge.to_type.type_name,
         cardinality=edge.cardinality,
         properties=_properties(edge.properties),
+        key=_edge_key(edge),
         unique_constraints=_tuples(edge, "unique"),
         indices=_tuples(edge, "index"),
         annotations=edge.annotations,
@@ -111,10 +112,16 @@ def _property(prop: IrProperty) -> Property:
     )
 
 
-def _key(node: IrNode) -> Members:
+def _key(table: IrTable) -> Members:
     """Order the members by number: that order is fixed when the type is created."""
-    members = {name for found in _tuples(node, "key") for name in found}
-    return tuple(p.name for p in sorted(node.properties, key=_number) if p.name in members)
+    members = {name for found in _tuples(table, "key") for name in found}
+    return tuple(p.name for p in sorted(table.properties, key=_number) if p.name in members)
+
+
+def _edge_key(edge: IrEdge) -> Members:
+    """Put the ends, which every key of an edge has, before the properties."""
+    has_key = any(constraint.kind == "key" for constraint in edge.constraints)
+    return ("src", "dst", *_key(edge)) if has_key else ()
 
 
 def _number(prop: IrProperty) -> int:

@@ -129,7 +129,7 @@ def _misplaced_on_type(annotation: AnnotationDecl, kind: TypeKind) -> Problem:
     if kind == "edge":
         message = f"@{annotation.name} is not supported on edges as a note of the declaration"
         hint = None
-        if annotation.name in ("unique", "index"):
+        if annotation.name in ("key", "unique", "index"):
             hint = f"write the rule `@{annotation.name}(…)` into the body of the edge"
         return Problem(codes.NOT_ON_EDGES, message, annotation.span, hint)
     message = f"@{annotation.name} is only supported on node properties or as body constraint"
@@ -156,7 +156,7 @@ def _check_key(
 ) -> Iterator[Problem]:
     if type_kind == "edge":
         message = "@key is not supported on edge properties"
-        hint = "edges have no key; `@unique(…)` in the body keeps them apart"
+        hint = f"write the rule `@key(src, dst, {declaration.name})` into the body of the edge"
         yield Problem(codes.NOT_ON_EDGE_PROPERTIES, message, annotation.span, hint)
         return
     yield from _check_constraint(annotation, declaration, type_kind)

@@ -162,6 +162,7 @@ class _Checker:
             self._report(declaration, self._check_endpoint(role, ref, nodes, interfaces))
         self._report(declaration, check_type_annotations(declaration.annotations, "edge"))
         self._report(declaration, check_edge_rules(declaration.rules, types, self.suggester))
+        self._report(declaration, _repeated_edge_keys(declaration))
         annotations = read_type_annotations(declaration.annotations)
         return ShapeEdge(
             name=declaration.name,
@@ -289,6 +290,13 @@ def _repeated_keys(
     for span in places[1:]:
         hint = "name all members in one rule: `@key(a, b)`"
         yield Problem(codes.KEY_REPEATED, "node has multiple @key constraints", span, hint)
+
+
+def _repeated_edge_keys(declaration: EdgeDecl) -> Iterator[Problem]:
+    keys = [rule.span for rule in declaration.rules if rule.kind == "key"]
+    for span in keys[1:]:
+        hint = "name all members in one rule: `@key(src, dst, a)`"
+        yield Problem(codes.KEY_REPEATED, "edge has multiple @key constraints", span, hint)
 
 
 def _injected_keys(

@@ -22,7 +22,7 @@ ENDPOINTS: Final = ("src", "dst")
 """What a rule of an edge may name besides its properties."""
 
 _ENDPOINT_TYPE: Final = PropType(Scalar.STRING)
-_EDGE_RULES: Final = frozenset({"unique", "index"})
+_EDGE_RULES: Final = frozenset({"key", "unique", "index"})
 # Not `pa.array`, which loads pandas; not an empty array, for which Arrow compiles no pattern.
 _ONE_TEXT: Final = pa.nulls(1, pa.utf8())
 
@@ -65,9 +65,18 @@ def check_edge_rules(
     for rule in rules:
         if rule.kind in _EDGE_RULES:
             yield from _check_rule(rule, members, suggester)
+            yield from _check_edge_key(rule)
         else:
             message = f"@{rule.kind} is not supported on edges"
             yield Problem(codes.NOT_ON_EDGES, message, rule.span)
+
+
+def _check_edge_key(rule: RuleDecl) -> Iterator[Problem]:
+    missing = [end for end in ENDPOINTS if end not in rule.fields]
+    if rule.kind == "key" and missing:
+        message = f"@key of an edge lacks {' and '.join(repr(end) for end in missing)}"
+        hint = "write it as `@key(src, dst)`, with properties behind them"
+        yield Problem(codes.EDGE_KEY_ENDS, message, rule.span, hint)
 
 
 def _check_rule(rule: RuleDecl, members: Members, suggester: Suggester) -> Iterator[Problem]:

@@ -45,9 +45,7 @@ def constraint_steps(
     current = {p.property_id: p.name for p in new.properties}
     for identity, known in _in_order(before):
         if identity not in after:
-            yield DropConstraint(
-                price("metadata"), new.kind, new.name, _named(known.rule, current), identity
-            )
+            yield _dropped(new, identity, _named(known.rule, current), price)
     for identity, wanted in _in_order(after):
         known = before.get(identity, wanted)
         if known.forms != wanted.forms:
@@ -80,7 +78,11 @@ def _added(
     empty_columns: frozenset[int],
 ) -> Step:
     named = _named(wanted.rule, {})
-    if named.kind == "key" and entity_type.kind != "interface":
+    if (
+        named.kind == "key"
+        and entity_type.kind != "interface"
+        and not _is_empty_edge(entity_type, price)
+    ):
         reason = (
             f"adding constraint {constraint_text(named)} to the existing {entity_type.kind} type "
             f"'{entity_type.name}' would replace the ids of its stored rows; "
@@ -95,13 +97,34 @@ def _added(
     )
 
 
+def _dropped(
+    entity_type: IrType, identity: ConstraintIdentity, named: ShapeConstraint, price: Pricing
+) -> Step:
+    kind, name = entity_type.kind, entity_type.name
+    if named.kind == "key" and kind == "edge" and not _is_empty_edge(entity_type, price):
+        reason = (
+            f"removing constraint {constraint_text(named)} from the existing edge type '{name}' "
+            f"would leave ids that spell a key; declare a new type and load the rows into it"
+        )
+        return UnsupportedChange(price("destructive"), f"{kind}:{name}", reason)
+    return DropConstraint(price("metadata"), kind, name, named, identity)
+
+
+def _is_empty_edge(entity_type: IrType, price: Pricing) -> bool:
+    """Whether an edge type is known to have no rows, so that no id depends on its key."""
+    return entity_type.kind == "edge" and price("validated").row_count == 0
+
+
 def _addition_tier(
     added: ConstraintIdentity,
     before: Mapping[ConstraintIdentity, _Declared],
     empty_columns: frozenset[int],
 ) -> Tier:
     """Decide whether stored rows could break the rule; nulls pass every constraint."""
-    if added.kind == "index" or added.members & empty_columns or is_implied(added, before):
+    # A key is added to an edge type without rows only.
+    if added.kind in ("index", "key"):
+        return "metadata"
+    if added.members & empty_columns or is_implied(added, before):
         return "metadata"
     return "validated"
 

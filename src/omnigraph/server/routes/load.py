@@ -51,6 +51,7 @@ async def load_with_options(call: Call) -> Response:
         "embed": request.embed,
         "on_duplicate": request.on_duplicate,
         "missing": None if request.missing is UNSET else request.missing,
+        "edges": request.edges,
         "cascade": request.cascade,
         "dry_run": request.dry_run,
     }

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.spark.load.key_set import PREFILTER_ROWS_MAX
+from omnigraph.spark.load.match_edges import NO_MATCHES, MatchedEdges
 from omnigraph.spark.load.plan import ID
 from omnigraph.spark.load.run import LoadRun, StagedLoad, slices
 from omnigraph.spark.load.stored_tasks import (
@@ -32,6 +33,7 @@ from omnigraph.spark.load.stored_tasks import (
     rewrite_staged,
 )
 from omnigraph.write.load.stage import StagedTable
+from omnigraph.write.stage.columns import concatenated, flat
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stage_rows import stage_all_rows, stage_rows
 from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
@@ -87,7 +89,9 @@ class TableStage:
         bases: Mapping[str, WriteBase],
         views: StagedViews,
         mode: WriteMode,
+        matched: Mapping[str, MatchedEdges] | None = None,
     ) -> None:
+        self._matched = matched or {}
         self._run = run
         self._load = load
         self._datasets = datasets
@@ -127,11 +131,13 @@ class TableStage:
         stored = 0
         for key, staged in types.items():
             base = self._bases[key]
-            if staged.ids_are_new or not staged.rows or not base.entry.row_count:
+            taken = self._taken(key)
+            if not staged.rows or not base.entry.row_count or (staged.ids_are_new and not taken):
                 continue
             at = base.base
             handle = self._datasets.open(at.location, branch=at.branch, version=at.version)
-            ids = self._run.merged_set(key, staged.run_paths(ID), dropped.get(key))
+            runs = [*staged.run_paths(ID), *((path, None) for path in taken)]
+            ids = self._run.merged_set(key, runs, dropped.get(key))
             rows = self._views.rows(staged)
             among = self._fragments_with(staged, base, snapshot)
             found = slices(key, at, handle, among=among)
@@ -153,15 +159,23 @@ class TableStage:
         """Find the fragments that have one of a few ids, by the index; None for many ids."""
         if staged.rows > PROBES_MAX:
             return None
-        located = StoredRows(snapshot).locate(base.entry.table_key, pc.unique(staged.ids()))
+        key = base.entry.table_key
+        runs = (self._load.context.files.read(path) for path in self._taken(key))
+        ids = concatenated(staged.ids(), *(flat(run["id"]).cast(pa.utf8()) for run in runs))
+        located = StoredRows(snapshot).locate(key, pc.unique(ids))
         return frozenset((located.addresses[located.found] >> np.uint64(32)).tolist())
+
+    def _taken(self, table_key: str) -> tuple[str, ...]:
+        return self._matched.get(table_key, NO_MATCHES).taken
 
     # -- tables -----------------------------------------------------------------------------------
 
     def _table(self, staged: StagedType, dropped: str | None, matched: _Matched) -> StagedTable:
         key = staged.table_key
         base = self._bases[key]
-        leaving = [*matched.files, *([] if dropped is None else [dropped])]
+        equal = self._matched.get(key, NO_MATCHES)
+        leaving = [*matched.files, *([] if dropped is None else [dropped]), *equal.equal_rows]
+        unchanged = matched.unchanged + equal.equal_count
         fragments = self._new_fragments(staged, leaving)
         inserted = sum(fragment.rows for fragment in fragments)
         if self._mode is WriteMode.OVERWRITE:
@@ -169,14 +183,12 @@ class TableStage:
             over = stage_all_rows(key, base, self._datasets, schema, fragments=fragments)
             return StagedTable(over, inserted, removed=base.entry.row_count)
         if not inserted and not matched.updated:
-            return StagedTable(None, unchanged=matched.unchanged)
+            return StagedTable(None, unchanged=unchanged)
         rewritten = [part for outcome in matched.outcomes for part in outcome.fragments]
         deletions = [part for outcome in matched.outcomes for part in outcome.deletions]
         fragments = [*rewritten, *fragments]
         write = stage_rows(key, base, self._datasets, fragments=fragments, deletions=deletions)
-        return StagedTable(
-            write, inserted, matched.updated, matched.unchanged, nulled=matched.nulled
-        )
+        return StagedTable(write, inserted, matched.updated, unchanged, nulled=matched.nulled)
 
     def _new_fragments(self, staged: StagedType, leaving: Sequence[str]) -> list[WrittenFragment]:
         """Return the fragments of rows that stay and are new, written again where need be."""

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.schema import NodeType
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.spark.load.commit import TableStage, dropped_file
+from omnigraph.spark.load.hash_runs import HASHES_MAX
 from omnigraph.spark.load.inputs import FrameSource
+from omnigraph.spark.load.match_edges import EdgeMatching, MatchedEdges, matched_in_driver
 from omnigraph.spark.load.plan import FRAME_SOURCE, LoadContext
 from omnigraph.spark.load.positions import InputPositions, positions_in_files
 from omnigraph.spark.load.proofs import Proofs
@@ -56,6 +59,7 @@ class SparkRows:
         views: StagedViews,
         staged_on: Snapshot,
         leaves_topologies: bool,
+        set_rows_max: int = HASHES_MAX,
     ) -> None:
         self.leaves_topologies = leaves_topologies
         self._load = load
@@ -70,6 +74,9 @@ class SparkRows:
         self._inputs = self._input_positions()
         self._combined: dict[str, Integers] = {}
         """Rows that were written again with the values of others of their ids, by table."""
+        self._matching = EdgeMatching(run, staged, views, set_rows_max)
+        self._matched: dict[str, MatchedEdges] = {}
+        """The stored edges that edges without an id stand for, in the last snapshot."""
         self._orphaned: dict[str, list[EndsTask]] = {}
         """Stored edges that the last proof found to be removed with their nodes, by table."""
 
@@ -103,6 +110,8 @@ class SparkRows:
         intake.log.absorb(self._inputs.of_log(staged.problems))
         intake.log.sort_from(0)
         for key, found in staged.types().items():
+            if isinstance(found.entity_type, NodeType):
+                intake.nameless[key] += sum(part.made for part in found.parts)
             if found.records or key in self._plan.named:
                 intake.records_read[key] += found.records
         for count, path in staged.rejected:
@@ -142,8 +151,11 @@ class SparkRows:
     def prove(self, snapshot: Snapshot) -> frozenset[str] | None:
         """Prove the rules by hashes; not when there are problems, or rows were gathered already."""
         self._orphaned = {}
+        self._matched = {}
         if self._load.intake.types or self._load.intake.log.total:
             return None
+        if self._load.options.matches_edges:
+            self._matched = self._matching.of(snapshot)
         proofs = Proofs(
             self._run,
             self._staged,
@@ -152,6 +164,7 @@ class SparkRows:
             self._views,
             staged_on=self._staged_on,
             cascades=self._load.options.cascade,
+            matched=self._matched,
         )
         if proofs.unproven():
             return None
@@ -200,6 +213,10 @@ class SparkRows:
             key: self._load.bases.of(snapshot.entry(key)) for key in (*types, *self._orphaned)
         }
         context = replace(self._context, bases={key: base.base for key, base in bases.items()})
+        if self._load.intake.types:
+            self._matched = {
+                key: matched_in_driver(context, loaded) for key, loaded in self._load.types.items()
+            }
         stage = TableStage(
             self._run.within(context),
             self._staged,
@@ -207,6 +224,7 @@ class SparkRows:
             bases=bases,
             views=self._views,
             mode=self._mode,
+            matched=self._matched,
         )
         return stage.ready(snapshot, self._dropped()) | stage.without_orphans(self._orphaned)
 

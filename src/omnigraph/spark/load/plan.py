@@ -36,6 +36,8 @@ ABSENT: Final = "absent"
 """The side file of the properties that staged rows do not name."""
 NEEDS: Final = "needs"
 """The run of the ids of rows that lack a required property: they have to be stored."""
+MADE: Final = "made"
+"""The side file of the rows whose id was made, in parts where other rows have given ones."""
 ENDS: Final = "ends"
 """The side file of the ends of staged edges, as numbers of nodes."""
 
@@ -120,6 +122,8 @@ class LoadContext:
     """Whether stored rows keep properties that rows do not name."""
     null_cells_are_absent: bool = False
     """Whether a null of a table means that the row does not name the property."""
+    matches_edges: bool = False
+    """Whether edges without an id may stand for stored ones."""
 
     def entity_type(self, table_key: str) -> EntityType:
         """Return the type of a table."""
@@ -183,6 +187,10 @@ class StagedPart:
     """The properties that no row names."""
     changes_texts: bool = False
     """Whether a row names the text of a required vector that it lacks."""
+    lacks_without_id: bool = False
+    """Whether a row without an id lacks a required property, which a stored edge may keep."""
+    made: int = 0
+    """How many rows have an id that the load has made."""
 
     @property
     def rows(self) -> int:

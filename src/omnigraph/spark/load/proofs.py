@@ -27,6 +27,7 @@ from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.spark.load.hash_runs import common, counted, hash_ranges, repeated
 from omnigraph.spark.load.key_set import KeySet, sorted_run
+from omnigraph.spark.load.match_edges import NO_MATCHES, MatchedEdges
 from omnigraph.spark.load.plan import CARDINALITY, ID, NEEDS, unique_runs
 from omnigraph.spark.load.run import LoadRun, StagedLoad, stored_slices
 from omnigraph.spark.load.stored_tasks import EndsTask, FoundTask, count_found, count_missing_ends
@@ -84,7 +85,9 @@ class Proofs:
         *,
         staged_on: Snapshot,
         cascades: bool = False,
+        matched: Mapping[str, MatchedEdges] | None = None,
     ) -> None:
+        self._matched = matched or {}
         self._cascades = cascades
         self._staged_on = staged_on
         self._run = run
@@ -137,7 +140,9 @@ class Proofs:
                 yield Unproven(key, UNIQUE_RULE)
             needs = staged.run_paths(NEEDS)
             is_kept = not needs or self._all_stored(key, needs)
-            if not is_kept or any(part.changes_texts for part in staged.parts):
+            if not is_kept or any(
+                part.changes_texts or part.lacks_without_id for part in staged.parts
+            ):
                 yield Unproven(key, "required")
 
     def _all_stored(self, key: str, runs: Sequence[tuple[str, int]]) -> bool:
@@ -195,11 +200,13 @@ class Proofs:
         """Return the ids of staged rows, by the tables of which stored rows are compared."""
         if self._mode is not WriteMode.MERGE:
             return {}
-        return {
-            key: self._run.merged_set(key, staged.run_paths(ID))
-            for key, staged in self._types.items()
-            if key in wanted and not staged.ids_are_new
-        }
+        sets = {}
+        for key, staged in self._types.items():
+            matched = self._matched.get(key, NO_MATCHES).replaced
+            given = [] if staged.ids_are_new else staged.run_paths(ID)
+            if key in wanted and (given or matched):
+                sets[key] = self._run.merged_set(key, [*given, *matched])
+        return sets
 
     # -- ends -------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.schema import EdgeType
 from omnigraph.spark.load.absent_files import write_absent
 from omnigraph.spark.load.key_set import sorted_run
-from omnigraph.spark.load.plan import ABSENT, ID, StagedPart, runs_of
+from omnigraph.spark.load.plan import ABSENT, ID, MADE, StagedPart, runs_of
 from omnigraph.spark.load.stored_tasks import as_blobs
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ScanRequest
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omnigraph.store.datasets import DatasetHandle
     from omnigraph.write.load.check.hashing import HashScheme
     from omnigraph.write.load.rows.spool import SpoolBudget
-    from omnigraph.write.stage.columns import Integers
+    from omnigraph.write.stage.columns import Integers, Mask
 
 
 class _ViewPart(RowPart):
@@ -112,7 +112,7 @@ def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> Non
     columns = tuple(dict.fromkeys(("id", *ends, *members)))
     start = 0
     for batch in loaded.fresh.batches(columns):
-        for piece, ids_are_new in _by_part(staged, batch, start):
+        for piece, part, first in _by_part(staged, batch, start):
             numbers = np.arange(start, start + piece.num_rows)
             start += piece.num_rows
             absent = staged.absent_files.masks(staged.files, entity_type, numbers)
@@ -122,8 +122,9 @@ def _fill(loaded: LoadedType, staged: StagedType, inputs: InputPositions) -> Non
                     positions=pa.array(inputs.of(staged.positions(numbers))),
                     bad=np.zeros(piece.num_rows, np.bool_),
                     log=ViolationLog(),
-                    ids_are_new=ids_are_new,
+                    ids_are_new=part.ids_are_new,
                     absent=absent,
+                    made=_made(staged, part, first, piece.num_rows),
                 )
             )
 
@@ -166,13 +167,24 @@ def combined_part(
 
 def _by_part(
     staged: StagedType, batch: pa.RecordBatch, start: int
-) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Divide a batch by the parts that its rows are of."""
+) -> Iterator[tuple[pa.RecordBatch, StagedPart, int]]:
+    """Divide a batch by the parts that its rows are of; each with its first row in the part."""
     end = start + batch.num_rows
     ends = [*staged.first_rows[1:].tolist(), staged.rows]
     at = start
     for part, part_end in zip(staged.parts, ends, strict=True):
         if at < part_end and at < end:
             upto = min(part_end, end)
-            yield batch.slice(at - start, upto - at), part.ids_are_new
+            yield batch.slice(at - start, upto - at), part, at - (part_end - part.rows)
             at = upto
+
+
+def _made(staged: StagedType, part: StagedPart, first: int, count: int) -> Mask | None:
+    """Return which of some rows of a part have an id that was made, if only some have."""
+    if MADE not in part.side_files:
+        return None
+    rows = staged.files.read(part.side_files[MADE])["row"].to_numpy()
+    low, high = np.searchsorted(rows, (first, first + count))
+    made = np.zeros(count, np.bool_)
+    made[rows[low:high] - first] = True
+    return made

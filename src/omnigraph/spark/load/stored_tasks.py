@@ -31,6 +31,8 @@ from omnigraph.spark.task_store import task_store
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, ScanRequest
 from omnigraph.values import BLOB_STORAGE
 from omnigraph.write.load.compare import compared
+from omnigraph.write.load.match_edges import is_matched
+from omnigraph.write.load.rows.taken_ids import stored_ids
 from omnigraph.write.stage.columns import flat, slabs
 
 if TYPE_CHECKING:
@@ -322,6 +324,8 @@ def match_stored(context: LoadContext, task: MatchTask, number: int) -> MatchOut
             mask = pa.array(differs)
             removed.append(pa.array(addresses[own][differs]))
             kept = [column.filter(mask) for column in columns]
+            if is_matched(entity_type):
+                kept[0] = stored_ids(handle, row_ids[own][differs])
             ids = pa.array(row_ids[own][differs])
             schema = entity_type.arrow_schema.append(pa.field(ROW_ID, pa.uint64()))
             changed.append(pa.RecordBatch.from_arrays([*kept, ids], schema=schema))
@@ -387,20 +391,30 @@ def _rows_at(
 
 
 def whole_rows(
-    context: LoadContext, entity_type: EntityType, rows: Slice
+    context: LoadContext,
+    entity_type: EntityType,
+    rows: Slice,
+    *,
+    columns: Sequence[str] | None = None,
+    with_row_ids: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Read all columns, in row order, in the form in which they are written."""
+    """Read all columns or some, in row order, in the form in which they are written."""
+    asked = entity_type.arrow_schema.names if columns is None else columns
+    names = [name for name in entity_type.arrow_schema.names if name in asked]
+    schema = pa.schema([entity_type.arrow_schema.field(name) for name in names])
     request = ScanRequest(
-        columns=tuple(entity_type.arrow_schema.names),
+        columns=tuple(names),
         fragment_ids=rows.fragment_ids,
-        blobs_as_bytes=bool(entity_type.blob_properties),
+        blobs_as_bytes=not set(names).isdisjoint(entity_type.blob_properties),
+        with_row_id=with_row_ids,
     )
     for batch in rows.open(context).scan(request):
-        columns = [
+        arrays = [
             as_blobs(batch[name]) if name in entity_type.blob_properties else batch[name]
-            for name in entity_type.arrow_schema.names
+            for name in names
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=entity_type.arrow_schema)
+        whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        yield whole.append_column(ROW_ID, batch[ROW_ID]) if with_row_ids else whole
 
 
 def as_blobs(column: pa.Array) -> pa.Array:

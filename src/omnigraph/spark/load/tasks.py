@@ -29,6 +29,7 @@ from omnigraph.spark.load.plan import (
     ENDS,
     FRAME_SOURCE,
     ID,
+    MADE,
     NEEDS,
     VIOLATIONS_ALL,
     FileTask,
@@ -56,6 +57,7 @@ from omnigraph.write.load.formats.rows import RowFile, format_of, prepared, text
 from omnigraph.write.load.input.lines import LineReader
 from omnigraph.write.load.input.source import read_compatibly, read_strictly
 from omnigraph.write.load.input.tables import column_batch
+from omnigraph.write.load.match_edges import is_matched
 from omnigraph.write.load.partial import lacking, required_properties
 from omnigraph.write.load.rows.absent import AbsentMasks, any_of, with_placeholders
 from omnigraph.write.load.rows.check_rows import CheckedRows, ColumnBatch, RowRules, check_rows
@@ -371,11 +373,13 @@ class TypeStage:
         self._absent: list[tuple[AbsentMasks, int]] = []
         self._needs: list[Integers] = []
         self._changes_texts = False
+        self._lacks_without_id = False
         self._required = required_properties(entity_type)
         self._clock = SystemClock()
         self._records = 0
         self._ids_are_new = True
         self._positions: list[pa.Array] = []
+        self._made: list[Mask] = []
         self._missing = ViolationLog()
         self._ids: list[pa.Array] = []
         self._id_rows: list[Integers] = []
@@ -423,6 +427,8 @@ class TypeStage:
             absent=frozenset(name for absent, _ in self._absent for name in absent),
             absent_everywhere=self._absent_everywhere(),
             changes_texts=self._changes_texts,
+            lacks_without_id=self._lacks_without_id,
+            made=sum(int(np.count_nonzero(made)) for made in self._made),
         )
 
     def _absent_everywhere(self) -> frozenset[str]:
@@ -442,6 +448,7 @@ class TypeStage:
         self._ids_are_new &= checked.ids_are_new
         self._positions.append(checked.positions)
         if checked.rows.num_rows:
+            self._made.append(checked.is_made)
             if self._is_end or not checked.ids_are_new:
                 self._remember_ids(checked.rows)
             self._remember(checked.rows)
@@ -455,6 +462,8 @@ class TypeStage:
         self._absent.append((absent, count))
         for name in self._required:
             lacks = lacking(absent, name, count)
+            self._lacks_without_id |= bool((lacks & checked.is_made).any())
+            lacks &= ~checked.is_made
             if lacks.any():
                 self._needs.append(np.flatnonzero(lacks) + self._rows)
                 source = self._sources.get(name)
@@ -508,6 +517,9 @@ class TypeStage:
             written[ABSENT] = write_absent(files, self._entity_type, self._absent)
         if self._needs:
             written[NEEDS] = self._needed_ids()
+        if self._context.matches_edges and is_matched(self._entity_type) and not self._ids_are_new:
+            rows = np.flatnonzero(np.concatenate(self._made or [np.zeros(0, np.bool_)]))
+            written[MADE] = files.write(MADE, pa.table({"row": rows}))
         for name, parts in self._hashes.items():
             hashes = np.concatenate(parts)
             if name == ID:

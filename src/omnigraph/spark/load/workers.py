@@ -111,6 +111,7 @@ class SparkLoadWorkers:
             views=views,
             staged_on=snapshot,
             leaves_topologies=self.tuning.leaves_topologies,
+            set_rows_max=self.tuning.set_rows_max,
         )
         rows.report()
         if self.embedder is not None:
@@ -150,6 +151,7 @@ class SparkLoadWorkers:
             tracks_absent=load.options.tracks_absent,
             keeps_absent=load.options.keeps_absent,
             null_cells_are_absent=load.options.null_cells is NullCells.KEEP,
+            matches_edges=load.options.matches_edges,
         )
 
     def _embed_order(self, written: Sequence[EntityType], snapshot: Snapshot) -> EmbedOrder | None:

@@ -44,7 +44,13 @@ from omnigraph.store.connect import open_objects
 from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.values import Scalar
 from omnigraph.write.load.input.tables import column_problems
-from omnigraph.write.load.options import Missing, NullCells, OnDuplicate, RowsTiedError
+from omnigraph.write.load.options import (
+    EdgeIdentity,
+    Missing,
+    NullCells,
+    OnDuplicate,
+    RowsTiedError,
+)
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -104,6 +110,8 @@ class WriteTarget:
     """The columns that make the id of a row."""
     missing: Missing | None = None
     null_cells: NullCells = NullCells.NULL
+    edges: EdgeIdentity | None = None
+    """What edges without an id mean in a merge."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -161,6 +169,7 @@ def write_target(
         identity=_identity(entity_type, schema.fieldNames()),
         missing=_missing(options, entity_type, schema.fieldNames()),
         null_cells=NullCells(_chosen(options, "nullCells", tuple(NullCells)) or NullCells.NULL),
+        edges=_edges(options, _mode(options, overwrite=overwrite)),
     )
 
 
@@ -176,6 +185,17 @@ def _chosen(options: SourceOptions, name: str, known: Sequence[str]) -> str | No
 
 def _on_duplicate(options: SourceOptions) -> OnDuplicate:
     return OnDuplicate(_chosen(options, "onDuplicate", tuple(OnDuplicate)) or OnDuplicate.ERROR)
+
+
+def _edges(options: SourceOptions, mode: WriteMode) -> EdgeIdentity | None:
+    asked = options["edges"]
+    if asked is None:
+        return None
+    if mode is not WriteMode.MERGE:
+        raise SourceOptionError("edges", "is for `graphMode` `merge`")
+    if asked.lower() not in list(EdgeIdentity):
+        raise SourceOptionError("edges", f"is {' or '.join(EdgeIdentity)}, found '{asked}'")
+    return EdgeIdentity(asked.lower())
 
 
 def _order_by(options: SourceOptions, columns: Sequence[str]) -> tuple[str, ...]:
@@ -342,6 +362,7 @@ def load_parts(
             on_duplicate=target.on_duplicate,
             missing=target.missing,
             null_cells=target.null_cells,
+            edge_identity=target.edges,
             actor_id=target.actor_id,
             message=target.message,
             properties=noted,

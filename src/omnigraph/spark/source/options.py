@@ -35,7 +35,7 @@ _READING: Final = (
     "queryParams",
 )
 _WRITING: Final = (
-    *("graphMode", "onDuplicate", "orderBy", "missing", "nullCells"),
+    *("graphMode", "onDuplicate", "orderBy", "edges", "missing", "nullCells"),
     *("commitTag", "actor", "message", "durability", "txnAppId"),
 )
 _SPARKS_OWN: Final = ("path", "checkpointLocation")

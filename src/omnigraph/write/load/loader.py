@@ -18,7 +18,9 @@
 7. A branch that the call has made is removed again when the load fails.
 8. `cleanup` spares files that are written long before the commit while the load lives: it holds a
    record (`staging_record`) from before the first of them.
-9. A dry run reads and checks everything, counts what would change, and writes nothing: neither
+9. In a merge, edges without an id are matched with the stored edges that they stand for
+   (`match_edges`), in each attempt anew.
+10. A dry run reads and checks everything, counts what would change, and writes nothing: neither
    files nor a branch.
 """
 
@@ -247,11 +249,11 @@ class Loader:
 
         def revalidate(state: ManifestState, moved: frozenset[str]) -> None:
             for key in sorted(moved & load.staged.keys()):
-                # Rows were found to be as stored, in a table that is another one now.
+                # Rows were compared with stored ones that may be others now: another attempt.
                 raise mismatch(state, key, snapshot.entry(key))
             rows.gather(snapshot)
             again = Snapshot(snapshot.incarnation, state, snapshot.datasets)
-            recheck = load.check(again)
+            recheck = load.check_again(again)
             findings = recheck.run_again(moved)
             if recheck.cascaded:
                 # New edges have to be removed as well: that is another attempt.
@@ -274,7 +276,7 @@ class Loader:
             stored = StoredRows(snapshot)
             load.staged = {
                 key: preview_type(loaded, stored, load.options)
-                for key, loaded in load.intake.types.items()
+                for key, loaded in load.types.items()
             }
             for key, addresses in check.cascaded.items():
                 load.staged[key] = StagedTable(None, removed=len(addresses))

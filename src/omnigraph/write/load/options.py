@@ -45,6 +45,15 @@ class OnError(StrEnum):
     """They are left out, and written to a directory."""
 
 
+class EdgeIdentity(StrEnum):
+    """What an edge without an id means in a merge."""
+
+    MATCH = "match"
+    """The stored edge that it stands for, if there is one (`match_edges.py`)."""
+    ADD = "add"
+    """A new edge."""
+
+
 class OnDuplicate(StrEnum):
     """What happens in a merge when several rows have one id."""
 
@@ -100,6 +109,8 @@ class LoadOptions:
     null_cells: NullCells = NullCells.NULL
     order_by: tuple[str, ...] = ()
     """The columns by which rows without an order of their own are ordered."""
+    edges: EdgeIdentity | None = None
+    """What edges without an id mean in a merge; None is what the reader means by them."""
     cascade: bool = False
     """Whether an overwrite also removes the stored edges of nodes that it removes."""
     is_dry_run: bool = False
@@ -132,6 +143,15 @@ class LoadOptions:
         return self.on_duplicate is not OnDuplicate.ERROR
 
     @property
+    def matches_edges(self) -> bool:
+        """Whether edges without an id stand for stored ones."""
+        if self.mode is not WriteMode.MERGE:
+            return False
+        if self.edges is None:
+            return self.conversion is ConversionMode.STRICT
+        return self.edges is EdgeIdentity.MATCH
+
+    @property
     def quarantines(self) -> bool:
         """Whether rows that break a rule are left out instead of failing the load."""
         return self.on_error is OnError.QUARANTINE
@@ -146,6 +166,10 @@ class LoadOptions:
             raise LoadOptionsError(f"`on_duplicate='{self.on_duplicate}'` is for mode `merge`")
         if self.missing is Missing.KEEP and self.mode is not WriteMode.MERGE:
             raise LoadOptionsError("`missing='keep'` is for mode `merge`")
+        if self.edges is not None and self.mode is not WriteMode.MERGE:
+            raise LoadOptionsError(
+                "`edges` is for mode `merge`: other modes add every edge that has no id"
+            )
         if self.cascade and self.mode is not WriteMode.OVERWRITE:
             raise LoadOptionsError("`cascade` is for mode `overwrite`: other modes remove no nodes")
         if self.max_errors is not None and self.max_errors < 0:

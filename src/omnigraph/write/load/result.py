@@ -26,7 +26,7 @@ class LoadCounts:
     warnings: tuple[str, ...] = ()
 
     def to_json(self, name: str) -> dict[str, object]:
-        """Return the counters of a type."""
+        """Return the counters of a type, and its warnings if there are any."""
         return {
             "name": name,
             "entities_loaded": self.loaded,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -38,6 +38,7 @@ from omnigraph.write.load.compare import compared
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.rows.absent import masks_of
 from omnigraph.write.load.rows.row_parts import TableBases, kept_rows
+from omnigraph.write.load.rows.taken_ids import stored_ids
 from omnigraph.write.load.rows.types import LoadedType
 from omnigraph.write.stage.columns import Mask, flat, slabs
 from omnigraph.write.stage.delta import WriteMode
@@ -70,7 +71,16 @@ def stage_type(
     loaded: LoadedType, stored: StoredRows, bases: TableBases, options: LoadOptions
 ) -> StagedTable:
     """Stage all live rows of a type on top of a snapshot."""
+    staged = _stage_live(loaded, stored, bases, options)
+    return replace(staged, unchanged=staged.unchanged + loaded.equal_count)
+
+
+def _stage_live(
+    loaded: LoadedType, stored: StoredRows, bases: TableBases, options: LoadOptions
+) -> StagedTable:
     entry = stored.entry(loaded.table_key)
+    if not loaded.live_count and options.mode is not WriteMode.OVERWRITE:
+        return StagedTable(None)
     if loaded.row_count >= _DECLARED_ROWS_MIN:
         bases.declare(bases.of(entry))
     if options.mode is WriteMode.OVERWRITE:
@@ -78,9 +88,9 @@ def stage_type(
         schema, fragments = loaded.destination.schema, _fragments(loaded, base, loaded.live)
         write = stage_all_rows(loaded.table_key, base, bases.datasets, schema, fragments=fragments)
         return StagedTable(write, inserted=write.row_count, removed=entry.row_count)
-    if not loaded.live_count:
-        return StagedTable(None)
-    matches = matches_of(loaded, stored) if loaded.given.row_count and entry.row_count else None
+    matches = None
+    if entry.row_count and _may_be_stored(loaded):
+        matches = matches_of(loaded, stored)
     if matches is None or not matches.count:
         base = bases.of(entry)
         fragments = _fragments(loaded, base, loaded.live)
@@ -94,8 +104,8 @@ def preview_type(loaded: LoadedType, stored: StoredRows, options: LoadOptions) -
     entry = stored.entry(loaded.table_key)
     if options.mode is WriteMode.OVERWRITE:
         return StagedTable(None, inserted=loaded.live_count, removed=entry.row_count)
-    if not (loaded.given.row_count and entry.row_count):
-        return StagedTable(None, inserted=loaded.live_count)
+    if not (entry.row_count and _may_be_stored(loaded)):
+        return StagedTable(None, inserted=loaded.live_count, unchanged=loaded.equal_count)
     matches = matches_of(loaded, stored)
     handle = stored.snapshot.open(loaded.table_key)
     changes = _Changes(loaded, handle, matches, keeps_absent=options.keeps_absent)
@@ -105,9 +115,13 @@ def preview_type(loaded: LoadedType, stored: StoredRows, options: LoadOptions) -
         None,
         inserted=loaded.live_count - matches.count,
         updated=changes.count,
-        unchanged=matches.count - changes.count,
+        unchanged=matches.count - changes.count + loaded.equal_count,
         nulled=changes.nulled,
     )
+
+
+def _may_be_stored(loaded: LoadedType) -> bool:
+    return loaded.given.row_count > 0 or loaded.taken is not None
 
 
 def stage_cascade(
@@ -274,4 +288,6 @@ class _Changes:
             self._addresses.append(own.addresses[differs])
             mask = pa.array(differs)
             arrays = [column.filter(mask) for column in columns]
+            if self._loaded.taken is not None:
+                arrays[0] = stored_ids(self._handle, own.row_ids[differs])
             yield pa.RecordBatch.from_arrays(arrays, schema=schema), own.row_ids[differs]

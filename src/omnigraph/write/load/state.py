@@ -12,6 +12,7 @@ from omnigraph.names import TableKey
 from omnigraph.schema import Catalog
 from omnigraph.write.load.check.load_check import LoadCheck
 from omnigraph.write.load.input.interfaces import LoadInput
+from omnigraph.write.load.match_edges import matched_types
 from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.partial import with_stored_members
 from omnigraph.write.load.result import LoadCounts, Seconds
@@ -63,6 +64,8 @@ class LoadState:
     timer: PhaseTimer
     staged: dict[str, StagedTable] = field(default_factory=dict)
     """What the last attempt staged, by table."""
+    types: Mapping[str, LoadedType] = field(default_factory=dict)
+    """The rows that the last attempt checked, those that stand for stored edges matched."""
 
     @property
     def is_repeatable(self) -> bool:
@@ -72,7 +75,15 @@ class LoadState:
     def check(self, snapshot: Snapshot) -> LoadCheck:
         """Return the rules across rows, to be run against a snapshot."""
         stored = StoredRows(snapshot)
-        types: Mapping[str, LoadedType] = self.intake.types
+        self.types = matched_types(self.intake.types, stored, self.options)
+        return self._check(stored)
+
+    def check_again(self, snapshot: Snapshot) -> LoadCheck:
+        """Return the rules for the rows of the last check, to be run against a newer snapshot."""
+        return self._check(StoredRows(snapshot))
+
+    def _check(self, stored: StoredRows) -> LoadCheck:
+        types = self.types
         if self.options.keeps_absent:
             types = {key: with_stored_members(loaded, stored) for key, loaded in types.items()}
         return LoadCheck(types, self.catalog, self.options, self.source, stored)
@@ -104,4 +115,11 @@ class LoadState:
             deleted=staged.removed,
             nulled=staged.nulled,
             superseded=loaded.superseded if loaded is not None else 0,
+            warnings=tuple(self._warnings(key)),
         )
+
+    def _warnings(self, key: str) -> Iterator[str]:
+        nameless = self.intake.nameless[key]
+        if self.options.matches_edges and nameless:
+            records = "record has" if nameless == 1 else "records have"
+            yield f"{nameless} {records} neither a key nor an id: a second load adds them again"

@@ -98,7 +98,7 @@ class LocalRows:
     def stage(self, snapshot: Snapshot) -> dict[str, StagedTable]:
         """Make one transaction per table, nodes first."""
         stored = StoredRows(snapshot)
-        types = sorted(self.load.intake.types.items(), key=lambda item: _nodes_first(item[0]))
+        types = sorted(self.load.types.items(), key=lambda item: _nodes_first(item[0]))
         bases, options = self.load.bases, self.load.options
         return {key: stage_type(loaded, stored, bases, options) for key, loaded in types}
 

@@ -3,9 +3,9 @@
 | statement | effect on the view | counts |
 |---|---|---|
 | insert node | a whole row; with a key it replaces the row of that id | 1 node |
-| create node | the same, but a row of that id is an error | 1 node |
-| upsert | the row of that key with some properties changed, else a whole new row | 1 node |
-| insert edge | a new row under a new ULID | 1 edge |
+| create | the same as insert, but with a key a row of that id is an error | 1 entity |
+| upsert | the row of that key with some properties changed, else a whole new row | 1 entity |
+| insert edge | a new row; with a key it replaces the row of that id | 1 edge |
 | update | every row for which the predicate is true, some properties changed | matching rows |
 | delete node | those rows and all their edges are removed | removed nodes and edges |
 | delete edge | those rows are removed | matching rows |
@@ -31,6 +31,7 @@ from omnigraph.query.plan.plan import (
     InsertNode,
     PlannedStatement,
     UpdateRows,
+    UpsertEdge,
     UpsertNode,
 )
 from omnigraph.schema.values.ids import derive_ids
@@ -87,6 +88,8 @@ class StatementRunner:
                 return self._upsert(statement, number)
             case InsertEdge():
                 return self._insert_edge(statement, number)
+            case UpsertEdge():
+                return self._upsert_edge(statement, number)
             case UpdateRows():
                 return self._update(statement, number)
             case DeleteRows():
@@ -115,38 +118,74 @@ class StatementRunner:
         table = self._pending.edge(statement.type_name)
         assigned = self._assigned(statement.type_name, number)
         given = assigned.of((*statement.assignments, *statement.defaults))
-        given["id"] = self._new_id()
-        for column, end, value in (
-            ("src", "from", statement.from_id),
-            ("dst", "to", statement.to_id),
-        ):
-            found = assigned.endpoint(end, self._bindings.value_of(value).value)
-            given[column] = pa.array([found], pa.utf8())
-        table.put(complete_row(table.entity, given), statement=number, origin=Origin.NEW)
+        given |= self._ends(statement, assigned)
+        if statement.key:
+            given["id"] = _key_id(statement.key, given, statement.type_name)
+            origin = Origin.UNKNOWN
+            if statement.must_be_new:
+                table.require_new(given["id"])
+        else:
+            given["id"] = self._new_id()
+            origin = Origin.NEW
+        table.put(complete_row(table.entity, given), statement=number, origin=origin)
         return Affected(edges=1)
+
+    def _upsert_edge(self, statement: UpsertEdge, number: int) -> Affected:
+        table = self._pending.edge(statement.type_name)
+        assigned = self._assigned(statement.type_name, number)
+        given = assigned.of(statement.assignments) | self._ends(statement, assigned)
+        ids = _key_id(statement.key, given, statement.type_name)
+        if not self._change_row(table, ids, given, statement.required, number):
+            given |= assigned.of(statement.defaults)
+            given["id"] = ids
+            table.put(complete_row(table.entity, given), statement=number, origin=Origin.UNKNOWN)
+        return Affected(edges=1)
+
+    def _ends(
+        self, statement: InsertEdge | UpsertEdge, assigned: AssignedColumns
+    ) -> dict[str, pa.Array]:
+        """Return the ids at the ends of an edge, by column."""
+        ends = (("src", "from", statement.from_id), ("dst", "to", statement.to_id))
+        found = {
+            column: assigned.endpoint(end, self._bindings.value_of(value).value)
+            for column, end, value in ends
+        }
+        return {column: pa.array([end], pa.utf8()) for column, end in found.items()}
 
     def _upsert(self, statement: UpsertNode, number: int) -> Affected:
         table = self._pending.node(statement.type_name)
         assigned = self._assigned(statement.type_name, number)
         given = assigned.of(statement.assignments)
         ids = _key_id(statement.key, given, statement.type_name)
-        matches = table.match_whole(has_value_in(("id",), ids), unread=table.unread(given))
-        if matches.count:
-            _rewrite(table, matches, given, number)
+        if self._change_row(table, ids, given, statement.required, number):
             return Affected(nodes=1)
-        if statement.required:
-            raise UpsertIncompleteError(
-                statement=number,
-                type_name=statement.type_name,
-                entity_id=str(ids[0]),
-                missing=statement.required,
-            )
         if not self._makes_vectors:
             assigned.require_vectors(statement.embeds)
         given |= assigned.of(statement.defaults)
         given["id"] = ids
         table.put(complete_row(table.entity, given), statement=number, origin=Origin.UNKNOWN)
         return Affected(nodes=1)
+
+    def _change_row(
+        self,
+        table: PendingTable,
+        ids: pa.Array,
+        given: Mapping[str, pa.Array],
+        required: tuple[str, ...],
+        number: int,
+    ) -> bool:
+        """Change the row of an id; return whether there is one. A new one needs `required`."""
+        matches = table.match_whole(has_value_in(("id",), ids), unread=table.unread(given))
+        if matches.count:
+            _rewrite(table, matches, given, number)
+        elif required:
+            raise UpsertIncompleteError(
+                statement=number,
+                type_name=table.entity.name,
+                entity_id=str(ids[0]),
+                missing=required,
+            )
+        return matches.count > 0
 
     # -- existing rows --------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Ids: a write gives each once, and an insert gives none that is stored.
 
-The id of a keyed node spells its key, so two rows with one id have one key.
+The id of a keyed row spells its key, so two rows with one id have one key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_repeated_ids(entity_type: EntityType, check: RuleCheck) -> None:
     found = check.repeated_ids(rows)
     if not found.total:
         return
-    if isinstance(entity_type, NodeType) and entity_type.key:
+    if entity_type.key:
         add_shared(rows, entity_type.key, found, check, rule=KEY_RULE)
     else:
         _add_conflicts(rows, found, check, is_stored=False)

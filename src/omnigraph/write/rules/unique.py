@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.schema import EntityType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.schema.values.ids import spell
 from omnigraph.schema.values.row_errors import cut
 from omnigraph.write.rules import codes
@@ -25,8 +25,8 @@ UNIQUE_RULE: Final = "unique"
 
 def unique_tuples(entity_type: EntityType) -> tuple[tuple[str, ...], ...]:
     """Return the member names of every tuple but the key that rows must not share."""
-    key = entity_type.key if isinstance(entity_type, NodeType) else ()
-    return tuple(members for members in entity_type.unique_constraints if members != key)
+    key = set(entity_type.key)
+    return tuple(members for members in entity_type.unique_constraints if set(members) != key)
 
 
 def check_unique(entity_type: EntityType, check: RuleCheck) -> None:

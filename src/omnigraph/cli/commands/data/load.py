@@ -71,6 +71,13 @@ from omnigraph.cli.output.output import json_option
     help="In tables: a null is a value, or names nothing.",
 )
 @click.option(
+    "--edges",
+    "edge_identity",
+    type=click.Choice(["match", "add"]),
+    help="In a merge: an edge without an id is the stored one it stands for (match, what happens"
+    " without the option), or a new one.",
+)
+@click.option(
     "--cascade",
     is_flag=True,
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
@@ -101,6 +108,7 @@ def command(
     on_duplicate: str,
     missing: str | None,
     null_cells: str,
+    edge_identity: str | None,
     cascade: bool,
     message: str | None,
     properties: dict[str, str],
@@ -146,6 +154,7 @@ def command(
         on_duplicate=on_duplicate,
         missing=missing,
         null_cells=null_cells,
+        edges=edge_identity,
         cascade=cascade,
         message=message,
         properties=properties,

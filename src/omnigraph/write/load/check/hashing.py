@@ -73,6 +73,38 @@ class HashScheme:
         first, second = self._lanes(column, 2)
         return HashPairs(self._cut(first), second)
 
+    def contents(self, values: Sequence[bytes | None]) -> HashPairs:
+        """Return two numbers for each of some contents; null has those of no bytes."""
+        key = _seeds(self.seed).key
+        digests = (
+            hashlib.blake2b(value or b"", digest_size=2 * _WORD, key=key).digest()
+            for value in values
+        )
+        found = np.frombuffer(b"".join(digests), np.uint64).reshape(len(values), 2)
+        return HashPairs(self._cut(found[:, 0].copy()), found[:, 1].copy())
+
+    def together(self, parts: Sequence[HashPairs], count: int) -> HashPairs:
+        """Return one pair for several of each row, which depends on their order.
+
+        Both numbers of a part may be the same: the two of the result are independent.
+        """
+        lanes = [self._start(lane, count) for lane in (0, 1)]
+        for part in parts:
+            for lane, hashes in enumerate((part.first, part.second)):
+                lanes[lane] = self._mixed_in(lanes[lane], hashes, lane)
+        return self._finished_pairs(lanes)
+
+    def _start(self, lane: int, count: int) -> Hashes:
+        return np.full(count, _seeds(self.seed).starts[lane])
+
+    def _mixed_in(self, hashes: Hashes, words: Hashes, lane: int) -> Hashes:
+        return _mixed(hashes, words, _seeds(self.seed).factors[lane])
+
+    def _finished_pairs(self, lanes: Sequence[Hashes]) -> HashPairs:
+        factors = _seeds(self.seed).factors
+        first, second = (_finished(lanes[lane], factors[1 - lane]) for lane in (0, 1))
+        return HashPairs(self._cut(first), second)
+
     def endings(self, column: pa.Array) -> Hashes:
         """Return one number for the length and the last word of every text.
 

@@ -88,7 +88,8 @@ class CheckedRows:
 
     `rows` are the good ones, with the stored columns in stored order, and `positions` theirs. `bad`
     marks the others among the rows of the batch. `spellings` are ids that the input spelled in
-    another way, and the canonical ones.
+    another way, and the canonical ones. `made` marks the rows whose id was made here, where some
+    have one and others do not.
     """
 
     rows: pa.RecordBatch
@@ -99,6 +100,19 @@ class CheckedRows:
     spellings: tuple[pa.Array, pa.Array] | None = None
     absent: AbsentMasks = field(default_factory=dict)
     """The properties that good rows do not name, where stored rows keep those."""
+    made: Mask | None = None
+
+    @property
+    def is_made(self) -> Mask:
+        """Which rows have an id that was made here."""
+        if self.made is not None:
+            return self.made
+        return np.full(self.rows.num_rows, self.ids_are_new)
+
+    @property
+    def made_count(self) -> int:
+        """How many rows have an id that was made here."""
+        return int(np.count_nonzero(self.is_made))
 
 
 def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows:
@@ -132,7 +146,10 @@ def check_rows(rules: RowRules, batch: ColumnBatch, clock: Clock) -> CheckedRows
         positions = positions.filter(good)
         absent = masks_of(absent, ~work.bad)
     rows = pa.RecordBatch.from_arrays(_blobs_copied(rules, arrays), schema=entity_type.arrow_schema)
-    return CheckedRows(rows, positions, work.bad, work.log, given.are_new, given.spellings, absent)
+    made = None if given.made is None else given.made[~work.bad]
+    return CheckedRows(
+        rows, positions, work.bad, work.log, given.are_new, given.spellings, absent, made
+    )
 
 
 # -- properties that rows do not name -------------------------------------------------------------
@@ -145,17 +162,21 @@ def _kept(rules: RowRules, batch: ColumnBatch) -> AbsentMasks:
     may_be_stored = _may_be_stored(rules.entity_type, batch)
     if not may_be_stored.any():
         return NOTHING_ABSENT
-    key = rules.entity_type.key if isinstance(rules.entity_type, NodeType) else ()
+    key = rules.entity_type.key
     found = {name: mask & may_be_stored for name, mask in batch.absent().items() if name not in key}
     return {name: mask for name, mask in found.items() if mask.any()}
 
 
 def _may_be_stored(entity_type: EntityType, batch: ColumnBatch) -> Mask:
-    """Return the rows whose id is not made by the load."""
+    """Return the rows that may stand for stored ones: by key, by id, or by a tuple with ends."""
     row_count = len(batch.positions)
-    if isinstance(entity_type, NodeType) and entity_type.key:
+    if entity_type.key or _has_end_group(entity_type):
         return np.ones(row_count, np.bool_)
     return np.zeros(row_count, np.bool_) if batch.given is None else valid_mask(batch.given.ids)
+
+
+def _has_end_group(entity_type: EntityType) -> bool:
+    return any({"src", "dst"} <= set(members) for members in entity_type.unique_constraints)
 
 
 def _null_cells_absent(entity_type: EntityType, batch: ColumnBatch) -> ColumnBatch:
@@ -216,37 +237,44 @@ class _GivenIds:
     ids: pa.Array
     are_new: bool = False
     spellings: tuple[pa.Array, pa.Array] | None = None
+    made: Mask | None = None
 
 
 def _ids(rules: RowRules, batch: ColumnBatch, work: _Work, clock: Clock) -> _GivenIds:
     if batch.given is not None:
         work.note(batch.given.errors, "id", rule="id")
     entity_type = rules.entity_type
-    if isinstance(entity_type, NodeType) and entity_type.key:
+    if entity_type.key:
         return _key_ids(entity_type, rules.conversion, batch, work)
     row_count = len(work.bad)
     if batch.given is None or batch.given.ids.null_count == row_count:
         return _GivenIds(new_ulids(clock, row_count), are_new=True)
     given = batch.given.ids
-    if given.null_count:
-        made = new_ulids(clock, given.null_count)
-        given = pc.replace_with_mask(given, given.is_null(), made)
-    return _GivenIds(given)
+    if not given.null_count:
+        return _GivenIds(given)
+    is_made = given.is_null()
+    made = new_ulids(clock, given.null_count)
+    return _GivenIds(pc.replace_with_mask(given, is_made, made), made=to_mask(is_made))
 
 
 def _key_ids(
-    node: NodeType, conversion: ConversionMode, batch: ColumnBatch, work: _Work
+    keyed: EntityType, conversion: ConversionMode, batch: ColumnBatch, work: _Work
 ) -> _GivenIds:
-    members = [(name, batch.columns[name].column) for name in node.key]
-    derived = derive_ids(members, type_name=node.name)
-    work.note(derived.errors, ", ".join(node.key), rule="id")
+    members = [(name, _member(batch, name)) for name in keyed.key]
+    derived = derive_ids(members, type_name=keyed.name)
+    work.note(derived.errors, ", ".join(keyed.key), rule="id")
     if batch.given is None:
         return _GivenIds(derived.ids)
-    accepted = accept_ids(
-        batch.given.ids, derived.ids, members, type_name=node.name, mode=conversion
-    )
+    # Only nodes have ids that edges spell in another way.
+    mode = conversion if isinstance(keyed, NodeType) else ConversionMode.STRICT
+    accepted = accept_ids(batch.given.ids, derived.ids, members, type_name=keyed.name, mode=mode)
     work.note(accepted.errors, "id", rule="id")
     return _GivenIds(accepted.ids, spellings=_other_spellings(accepted))
+
+
+def _member(batch: ColumnBatch, name: str) -> pa.Array:
+    """Return a member of a key: an end of an edge, or a property."""
+    return batch.ends[name].ids if name in batch.ends else batch.columns[name].column
 
 
 def _other_spellings(accepted: AcceptedIds) -> tuple[pa.Array, pa.Array] | None:

@@ -76,6 +76,8 @@ class Intake:
         self.log = ViolationLog()
         self.quarantine = None if options.quarantine is None else Quarantine(options.quarantine)
         self.records_read: Counter[str] = Counter()
+        self.nameless: Counter[str] = Counter()
+        """How many nodes of each type have neither a key nor an id of the input."""
         self.bad_records = 0
         self.has_bad_input = False
         self.checking_s = 0.0
@@ -93,6 +95,8 @@ class Intake:
         self.records_read[entity_type.table_key] += len(batch.positions)
         checked = check_rows(self._rules_of(entity_type), batch, self._clock)
         self.log.absorb(checked.log)
+        if isinstance(entity_type, NodeType):
+            self.nameless[entity_type.table_key] += checked.made_count
         loaded = self._type(entity_type)
         if checked.bad.any():
             self._reject_batch(entity_type, batch, checked)
@@ -228,8 +232,11 @@ class Intake:
                 entity_type.arrow_schema,
                 is_overwrite=self._options.mode is WriteMode.OVERWRITE,
             )
-            # Ends that use another spelling are rewritten when all nodes are known.
-            is_final = self._options.conversion is ConversionMode.STRICT
+            # Ends that use another spelling are rewritten when all nodes are known. Edges that may
+            # stand for stored ones are written once it is known which of them are new.
+            is_final = self._options.conversion is ConversionMode.STRICT and not (
+                self._options.matches_edges and destination.entry.row_count
+            )
             self.types[entity_type.table_key] = LoadedType(
                 entity_type,
                 destination,

@@ -7,6 +7,7 @@
 | the ends of an edge | 32 |
 | each tuple that `@unique` wants once | 8 |
 | whether it still counts, once some rows do not (in memory) | 2 |
+| whether the load made the id of an edge, from the first given one on (in memory) | 1 |
 | which nodes an edge ends in, where that is asked for (in memory) | 8 |
 | which properties it does not name, in a merge in which some rows do not name all | 8 for 64 |
 
@@ -26,7 +27,7 @@ import pyarrow as pa
 
 from omnigraph.manifest import Entry
 from omnigraph.schema import EdgeType, EntityType, NodeType
-from omnigraph.schema.values.ids import EndpointRemap
+from omnigraph.schema.values.ids import EndpointRemap, derive_ids
 from omnigraph.write.load.check.hashes import HashedColumn, RowLookup
 from omnigraph.write.load.check.hashing import Hashes, HashScheme
 from omnigraph.write.load.check.matches import Matches
@@ -35,6 +36,7 @@ from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.overlay import Overlay
 from omnigraph.write.load.rows.row_parts import Destination, RowPart
 from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.load.rows.taken_ids import TakenIds
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.stage.columns import Integers, Mask, flat
 
@@ -69,11 +71,12 @@ class LoadedType:
         self.destination = destination
         self.hasher = hasher
         self.tuples = unique_tuples(entity_type)
-        self.is_keyed = isinstance(entity_type, NodeType) and bool(entity_type.key)
+        self.is_keyed = bool(entity_type.key)
         self.live: Mask | None = None
         self.records: Mask | None = None
         self.row_count = 0
-        self.id_start: int | None = 0 if isinstance(entity_type, NodeType) else None
+        has_ids = self.is_keyed or isinstance(entity_type, NodeType)
+        self.id_start: int | None = 0 if has_ids else None
         self.has_given_ids = self.is_keyed
         self.budget = budget
         self._is_merge = is_merge
@@ -96,6 +99,11 @@ class LoadedType:
         self.matches: tuple[Entry, Matches] | None = None
         """The rows whose ids are stored in a table, as it was published."""
         self._overlays: tuple[Overlay, ...] = ()
+        self._made: list[Mask] = []
+        self.taken: TakenIds | None = None
+        """The rows that stand for stored rows of other ids."""
+        self.equal: Mask | None = None
+        """The rows that do not count because they equal stored rows."""
         self._lookup: RowLookup | None = None
         self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
 
@@ -110,6 +118,8 @@ class LoadedType:
             self.has_given_ids = True
             if self.id_start is None:
                 self.id_start = self.ids.start = self.row_count
+        if self.id_start is not None and isinstance(self.entity_type, EdgeType):
+            self._made.append(checked.is_made)
         self._append(rows)
         self.absent.append(checked.absent, rows.num_rows)
         self._positions.append(checked.positions.to_numpy())
@@ -156,10 +166,14 @@ class LoadedType:
         # Here all rows have ids, those that the load has made too.
         other.id_start = None if self.id_start is None else 0
         other.live, other.records = self.live, self.records
+        other._made = [self.made_rows()]
         for _, batch in self.batches():
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
             for end, remap in remaps.items():
                 columns[end] = remap.apply(batch[end]).ids.fill_null("")
+            if self.is_keyed:
+                members = [(name, columns[name]) for name in self.entity_type.key]
+                columns["id"] = derive_ids(members, type_name=self.entity_type.name).ids
             arrays = list(columns.values())
             other._append(pa.RecordBatch.from_arrays(arrays, schema=batch.schema))
         other._positions = self._positions
@@ -168,7 +182,42 @@ class LoadedType:
         other.finish()
         return other
 
+    def matched(self, equal: Mask | None, taken: TakenIds | None) -> LoadedType:
+        """Return the same rows, of which some stand for stored ones.
+
+        Rows of `equal` change nothing and do not count. Rows of `taken` have the ids of stored
+        rows. Numbers of rows stay.
+        """
+        other = copy(self)
+        other._lookup = other.matches = None
+        if equal is not None:
+            other.equal = equal
+            other.live = ~equal if self.live is None else self.live & ~equal
+        if taken is not None:
+            other.taken = taken
+            other.has_given_ids, other.id_start = True, 0
+            other.ids = HashedColumn(self.budget, 2)
+            for start, batch in self.batches(("id",)):
+                ids = taken.over(np.arange(start, start + batch.num_rows), batch["id"])
+                pairs = self.hasher.pairs(ids)
+                other.ids.append(pairs.first, pairs.second)
+        return other
+
     # -- rows -------------------------------------------------------------------------------------
+
+    def made_rows(self) -> Mask:
+        """Return which rows have an id that the load has made."""
+        made = np.ones(self.row_count, np.bool_)
+        if self.is_keyed:
+            made[:] = False
+        elif self.id_start is not None and self._made:
+            made[self.id_start :] = np.concatenate(self._made)
+        return made
+
+    @property
+    def equal_count(self) -> int:
+        """How many rows equal stored ones."""
+        return 0 if self.equal is None else int(np.count_nonzero(self.equal))
 
     @property
     def live_count(self) -> int:
@@ -255,6 +304,9 @@ class LoadedType:
                 break
         plain = pa.schema([pa.field(field.name, field.type) for field in schema])
         table = pa.Table.from_batches(parts, plain if not parts else None).combine_chunks()
+        if self.taken is not None and "id" in columns:
+            ids = self.taken.over(rows, flat(table["id"]))
+            table = table.set_column(table.schema.get_field_index("id"), "id", ids)
         return table.append_column(ROW, pa.array(rows))
 
     def positions(self, rows: Integers) -> list[int]:
