@@ -52,6 +52,12 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         8,
+        "lineage",
+        "what a commit says of its job and its inputs; OpenLineage events",
+        (*_GROUND, "manifest"),
+    ),
+    Room(
+        8,
         "changes",
         "row differences between snapshots, the change feed",
         (*_GROUND, "schema", "store", "manifest"),
@@ -78,7 +84,10 @@ ROOMS: tuple[Room, ...] = (
         12,
         "write",
         "rules, staging, commit; load, mutate, embed, export, schema apply",
-        (*_GROUND, "schema", "query", "store", "manifest", "search", "read", "recovery"),
+        (
+            *_GROUND,
+            *("schema", "query", "store", "manifest", "lineage", "search", "read", "recovery"),
+        ),
     ),
     Room(
         12,
@@ -90,7 +99,7 @@ ROOMS: tuple[Room, ...] = (
         13,
         "merge",
         "three-way merge and conflicts",
-        (*_GROUND, "schema", "store", "manifest", "changes", "recovery", "write"),
+        (*_GROUND, "schema", "store", "manifest", "lineage", "changes", "recovery", "write"),
     ),
     Room(
         14,
@@ -104,7 +113,7 @@ ROOMS: tuple[Room, ...] = (
         "the public face: authorize, then hand over",
         (
             *_GROUND,
-            *("syntax", "schema", "query", "policy", "store", "manifest", "changes"),
+            *("syntax", "schema", "query", "policy", "store", "manifest", "lineage", "changes"),
             *("search", "read", "recovery", "write", "maintenance", "merge", "engine"),
         ),
     ),
@@ -115,7 +124,7 @@ ROOMS: tuple[Room, ...] = (
         "PySpark source, sink and pipeline steps",
         (
             *_GROUND,
-            *("schema", "query", "store", "manifest", "changes", "search", "write"),
+            *("schema", "query", "store", "manifest", "lineage", "changes", "search", "write"),
             *("maintenance", "merge", "graph", "engine"),
         ),
     ),
@@ -123,7 +132,7 @@ ROOMS: tuple[Room, ...] = (
         16,
         "pipelines",
         "declared pipelines: file, checks before a run, run, history",
-        (*_GROUND, "syntax", "schema", "query", "graph", "engine", "spark"),
+        (*_GROUND, "syntax", "schema", "query", "lineage", "graph", "engine", "spark"),
     ),
     Room(
         15,

@@ -251,7 +251,8 @@ def open_graph(uri: str | None = None, *, read_only: bool) -> Graph | RemoteGrap
         graph = RemoteGraph(scope.target, token=server_token(scope.target))
     else:
         mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
-        graph = Graph.open(scope.target, mode=mode)
+        words = " ".join(words_of(context))
+        graph = Graph.open(scope.target, mode=mode).with_job(words or None, namespace="cli")
     context.call_on_close(graph.close)
     return graph
 

@@ -27,6 +27,7 @@ from omnigraph.graph import (
     FeedPage,
     FeedRequest,
     GraphCommit,
+    Job,
     LoadResult,
     MergeResult,
     MutationResult,
@@ -183,6 +184,7 @@ def load(
     expected_head: str | None = None,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
+    job: str | Job | None = None,
     embed: str = "missing",
     actor_id: str | None = None,
     external_blob_bases: Sequence[str] = (),
@@ -212,10 +214,12 @@ def load(
         order_by=tuple(order_by),
     )
     refuse(progress=not isinstance(progress, bool), cancelled=cancelled)
+    refuse(job=isinstance(job, Job))
     options = {
         "expected_head": expected_head,
         "message": message,
         "properties": json_bytes(dict(properties)).decode() if properties else None,
+        "job": job if isinstance(job, str) else None,
         "embed": None if embed == "missing" else embed,
         "on_duplicate": None if on_duplicate == "error" else on_duplicate,
         "cascade": cascade or None,
@@ -283,12 +287,13 @@ def branch_merge(
     message: str | None = None,
     external_blob_bases: Sequence[str] = (),
     actor_id: str | None = None,
+    job: str | Job | None = None,
     engine: str = "auto",
     spark: object | None = None,
 ) -> HttpCall[MergeResult]:
     """Merge a branch into another one as one commit with two parents, or not at all."""
     refuse_engine(engine, spark)
-    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases))
+    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases), job=job)
     body = _given(
         source=source,
         target=target,
@@ -345,9 +350,10 @@ def commit_revert(
     prefer: str | None = None,
     external_blob_bases: Sequence[str] = (),
     actor_id: str | None = None,
+    job: str | Job | None = None,
 ) -> HttpCall[MergeResult]:
     """Undo what one commit changed, as a new commit; conflicts are those of a merge."""
-    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases))
+    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases), job=job)
     path = f"commits/{segment(commit_id)}/revert"
     body = _given(branch=branch, prefer=prefer)
     return HttpCall("POST", path, json_of(answers.revert), json=body)

@@ -26,6 +26,7 @@ from omnigraph.graph.standalone import (
     scrub_graph,
 )
 from omnigraph.graph.tags import GraphTags
+from omnigraph.lineage import Job, Lineage, ReservedPropertyError, read_lineage
 from omnigraph.maintenance.cleanup.report import CleanupResult, DatasetCleanup
 from omnigraph.maintenance.health import Finding, Health
 from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
@@ -119,6 +120,8 @@ __all__ = [
     "InsideClusterError",
     "InvalidActorError",
     "InvalidTextError",
+    "Job",
+    "Lineage",
     "LoadCounts",
     "LoadResult",
     "MaintenanceReport",
@@ -139,6 +142,7 @@ __all__ = [
     "RegistryError",
     "RepairReport",
     "Report",
+    "ReservedPropertyError",
     "SchemaApplied",
     "ScrubReport",
     "ScrubRequest",
@@ -162,6 +166,7 @@ __all__ = [
     "is_exporting",
     "lint_files",
     "load_queries",
+    "read_lineage",
     "register_queries",
     "require_kind",
     "require_queries_hold",

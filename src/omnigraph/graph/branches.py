@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omnigraph.engine import bulk_engine
 from omnigraph.graph.session import Part
+from omnigraph.lineage import Job
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
@@ -69,6 +70,7 @@ class GraphBranches(Part):
         message: str | None = None,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
+        job: str | Job | None = None,
         engine: str = "auto",
         spark: object | None = None,
     ) -> MergeResult:
@@ -79,7 +81,8 @@ class GraphBranches(Part):
         (`source` or `target`); those that stay are an error that lists all of them. `dry_run`
         returns what would happen and writes nothing. External blobs of rows that are copied become
         bytes of the graph; they are read only from below `external_blob_bases`. Large differences
-        are compared and written by Spark tasks; the outcome is the same.
+        are compared and written by Spark tasks; the outcome is the same. `job` is what the lineage
+        of the commit calls the merge.
         """
         if not dry_run:
             self._session.require_writable("branch merge")
@@ -94,6 +97,7 @@ class GraphBranches(Part):
             message=message,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
             terms=self._session.terms,
+            job=self._session.job(job, "merge"),
         )
         merger = Merger(self._session.repository, self._session.committer)
         bulk = bulk_engine(engine, lambda: merger.work_bytes(request), session=spark)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.graph.session import Part
+from omnigraph.lineage import Job
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
@@ -31,6 +32,7 @@ class GraphCommits(Part):
         prefer: str | None = None,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
+        job: str | Job | None = None,
     ) -> MergeResult:
         """Undo what one commit changed, as a new commit; conflicts are those of a merge.
 
@@ -49,6 +51,7 @@ class GraphCommits(Part):
             actor_id=actor_id,
             decisions=decisions,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
+            job=self._session.job(job, "revert"),
         )
         return Merger(self._session.repository, self._session.committer).revert(request)
 

@@ -29,6 +29,8 @@ from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
+from omnigraph.lineage import Job, check_properties
+from omnigraph.lineage.inputs import Described, describe
 from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.repository import (
@@ -43,6 +45,7 @@ from omnigraph.names import (
     TableKey,
     check_commit_texts,
     check_id,
+    check_label,
     choice,
     one_of,
 )
@@ -233,6 +236,15 @@ class Graph(FlatNames):
         Both handles share everything else, also the bound branch; closing one closes both.
         """
         return type(self)(replace(self._session, terms=terms))
+
+    def with_job(self, name: str | None = None, *, namespace: str) -> Self:
+        """Return another handle of this open graph, whose commits name a job in their lineage.
+
+        Without a name each write is called by what it does: `load`, `merge`. Both handles share
+        everything else, also the bound branch; closing one closes both.
+        """
+        check_label("the namespace of a job", namespace)
+        return type(self)(replace(self._session, job_namespace=namespace, job_name=name))
 
     def close(self) -> None:
         """Release the graph, after the compaction that many small writes have left to do.
@@ -467,6 +479,7 @@ class Graph(FlatNames):
         expected_head: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
+        job: str | Job | None = None,
         embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
@@ -490,7 +503,8 @@ class Graph(FlatNames):
         `mode` is `append`, `merge` or `overwrite`, `reader` is `strict` or `compatible`. With
         `from_branch` a branch that does not exist is cut from that one first. `expected_head` makes
         the load conditional: when the branch has another head, nothing happens. Blobs given by
-        URI are taken only from below `external_blob_bases`. The commit keeps `properties`.
+        URI are taken only from below `external_blob_bases`. The commit keeps `properties`, and
+        says which inputs it was made from and by which `job`.
 
         With `on_error="quarantine"` rows that break a rule are left out and written to the
         directory `quarantine`; a load with more than `max_errors` of them fails. In a merge,
@@ -513,6 +527,7 @@ class Graph(FlatNames):
         )
         source = None if from_branch is None else BranchName.parse(from_branch)
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_id("the expected head", expected_head)
         options = LoadOptions(
             mode=choice(WriteMode, mode, "load mode"),
@@ -522,6 +537,8 @@ class Graph(FlatNames):
             expected_head=expected_head,
             message=message,
             properties=dict(properties or {}),
+            job=session.job(job, "load"),
+            described=Described() if dry_run else describe(data),
             actor_id=actor_id,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
             on_error=choice(OnError, on_error, "on_error"),
@@ -557,6 +574,7 @@ class Graph(FlatNames):
         expected_head: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
+        job: str | Job | None = None,
         embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
@@ -584,6 +602,7 @@ class Graph(FlatNames):
             expected_head=expected_head,
             message=message,
             properties=properties,
+            job=job,
             embed=embed,
             actor_id=actor_id,
             external_blob_bases=external_blob_bases,
@@ -640,6 +659,7 @@ class Graph(FlatNames):
         mode: str = EmbedMode.MISSING,
         branch: str | None = None,
         actor_id: str | None = None,
+        job: str | Job | None = None,
     ) -> EmbedResult:
         """Make the vectors that `@embed` asks for, for stored rows, as one commit.
 
@@ -651,7 +671,13 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         chosen = choice(EmbedMode, mode, "embed mode")
-        request = EmbedRequest(self._session.incarnation_of(branch), tuple(types), chosen, actor_id)
+        request = EmbedRequest(
+            self._session.incarnation_of(branch),
+            tuple(types),
+            chosen,
+            actor_id,
+            self._session.job(job, "embed"),
+        )
         return StoredEmbedding(
             self._session.repository,
             self._session.committer,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import UNGATED, WriteGate
 from omnigraph.graph.schema_hold import SchemaHold
+from omnigraph.lineage import Job, job_of
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Repository, Snapshot
@@ -94,6 +95,9 @@ class Session:
     hold: SchemaHold | None = None
     terms: CommitTerms | None = None
     """What commits of loads and merges through this handle depend on."""
+    job_namespace: str = "python"
+    job_name: str | None = None
+    """What the lineage of commits calls the jobs of this handle; by default by the operation."""
 
     @property
     def is_writable(self) -> bool:
@@ -154,6 +158,10 @@ class Session:
         if self.hold is None:
             return snapshot
         return self.hold.newest(snapshot, self.repository.history)
+
+    def job(self, asked: str | Job | None, operation: str) -> Job:
+        """Return the job that a write is recorded for."""
+        return job_of(asked, Job(self.job_namespace, self.job_name or operation))
 
     def blob_bases(self, given: Iterable[str]) -> tuple[str, ...]:
         """Return from below which one write may read external blobs."""

@@ -14,11 +14,9 @@
 from __future__ import annotations
 
 import logging
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from itertools import count, groupby
 from pathlib import Path
 from typing import Final
@@ -34,6 +32,7 @@ from omnigraph.graph import (
     LoadResult,
     ReadTarget,
 )
+from omnigraph.lineage import runtime
 from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.branch import RunBranch, RunReplacedError
@@ -164,7 +163,7 @@ class _Run:
             inputs=prepared.inputs,
             watermarks=prepared.watermarks,
             files=prepared.files,
-            engine=_engine(workspace),
+            engine=runtime("spark", workspace.application_id),
         )
         if has_nothing_new(file, prepared):
             self.record = replace(self.record, branch=None)
@@ -286,6 +285,7 @@ class _Run:
             branch=branch,
             expected_head=head,
             message=self.branch.message,
+            job=self.record.job,
             actor_id=self.options.actor_id,
             on_error="quarantine" if policy.quarantines else "fail",
             quarantine=None
@@ -368,16 +368,6 @@ class _Run:
     def _ended(self, state: RunState) -> RunRecord:
         self.record = replace(self.record, state=state, finished_at=self._now())
         return self.record
-
-
-def _engine(workspace: Workspace) -> dict[str, str]:
-    known = {
-        "engine": "spark",
-        "spark_app_id": workspace.application_id,
-        "omnigraph_version": version("omnigraph"),
-        "python_version": platform.python_version(),
-    }
-    return {key: value for key, value in known.items() if value is not None}
 
 
 def _by_key(result: LoadResult) -> dict[str, LoadCounts]:
