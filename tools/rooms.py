@@ -138,7 +138,7 @@ ROOMS: tuple[Room, ...] = (
         15,
         "client",
         "a graph of a server, with the face of a local one",
-        (*_GROUND, "syntax", "schema", "read", "write", "merge", "graph", "wire"),
+        (*_GROUND, "syntax", "schema", "lineage", "read", "write", "merge", "graph", "wire"),
     ),
     Room(
         17,
@@ -171,6 +171,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "lance": "store",
     "obstore": "store",
     "boto3": "server",
+    "openlineage": "lineage",
     "xxhash": "store",
     "cedarpy": "policy",
     "pyspark": "spark",

@@ -77,6 +77,8 @@ class LoadRequest:
     """Once it is set, a job that has not committed ends with an error."""
     embedder: RowEmbedder | None = None
     """Fills the vectors that `@embed` asks for."""
+    on_start: Callable[[], None] | None = None
+    """Is called before another engine begins."""
 
 
 @dataclass(frozen=True)
@@ -285,8 +287,11 @@ def run_load(
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
         return local()
+    bulk = engine_named(chosen.engine)
+    if request.on_start is not None:
+        request.on_start()
     try:
-        return engine_named(chosen.engine).load(request)
+        return bulk.load(request)
     except EngineDeclinedError as error:
         if request.order_by or _has_foreign_table(request.data):
             raise

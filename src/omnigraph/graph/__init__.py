@@ -10,6 +10,7 @@ from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.lineage import GraphLineage, commits_since
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.running_exports import is_exporting
@@ -27,6 +28,7 @@ from omnigraph.graph.standalone import (
 )
 from omnigraph.graph.tags import GraphTags
 from omnigraph.lineage import Job, Lineage, ReservedPropertyError, read_lineage
+from omnigraph.lineage.trace import Step, Trace
 from omnigraph.maintenance.cleanup.report import CleanupResult, DatasetCleanup
 from omnigraph.maintenance.health import Finding, Health
 from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
@@ -112,6 +114,7 @@ __all__ = [
     "GraphCommit",
     "GraphCommits",
     "GraphDiff",
+    "GraphLineage",
     "GraphMaintenance",
     "GraphRecovery",
     "GraphSchema",
@@ -150,15 +153,18 @@ __all__ = [
     "Selector",
     "Snapshot",
     "SourceText",
+    "Step",
     "StoredQuery",
     "TableRepair",
     "TableReport",
     "Tag",
     "TagNotFoundError",
+    "Trace",
     "VersionRemovedError",
     "accepted_schema",
     "apply_schema_by_cluster",
     "check_page",
+    "commits_since",
     "config_of_profile",
     "embed_records",
     "graph_identity",

@@ -31,6 +31,7 @@ from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
 from omnigraph.lineage import Job, check_properties
 from omnigraph.lineage.inputs import Described, describe
+from omnigraph.lineage.transport import LongJob
 from omnigraph.manifest import OpenMode, ReadTarget, Snapshot, init_repository, open_read_only
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.repository import (
@@ -252,6 +253,8 @@ class Graph(FlatNames):
         Nothing is lost without it: every write was finished by its call.
         """
         self._session.background.close()
+        if self._session.live is not None:
+            self._session.live.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -671,20 +674,23 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         chosen = choice(EmbedMode, mode, "embed mode")
+        session, clock = self._session, self._session.repository.clock
+        named = session.job(job, "embed").of_run(clock.ulid())
         request = EmbedRequest(
-            self._session.incarnation_of(branch),
-            tuple(types),
-            chosen,
-            actor_id,
-            self._session.job(job, "embed"),
+            session.incarnation_of(branch), tuple(types), chosen, actor_id, named
         )
-        return StoredEmbedding(
-            self._session.repository,
-            self._session.committer,
-            self._session.embeddings_table,
-            self._session.embedder(chosen, is_asked_for=True),
-            model=self._session.embeddings.get().model,
-        ).run(request)
+        embedding = StoredEmbedding(
+            session.repository,
+            session.committer,
+            session.embeddings_table,
+            session.embedder(chosen, is_asked_for=True),
+            model=session.embeddings.get().model,
+        )
+        with LongJob(session.live, named, "EMBED", clock.now_us) as told:
+            told.begin()
+            result = embedding.run(request)
+            told.has_commit = result.commit is not None
+        return result
 
 
 def _shown_target(snapshot: Snapshot, target: ReadTarget | Snapshot | None) -> Target:

@@ -15,6 +15,7 @@ from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import UNGATED, WriteGate
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.lineage import Job, job_of
+from omnigraph.lineage.transport import LiveEvents, live_events
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import GraphCommit, OpenMode, ReadTarget, Repository, Snapshot
@@ -95,6 +96,8 @@ class Session:
     hold: SchemaHold | None = None
     terms: CommitTerms | None = None
     """What commits of loads and merges through this handle depend on."""
+    live: LiveEvents | None = None
+    """Sends the lineage of commits, if the environment asks for it."""
     job_namespace: str = "python"
     job_name: str | None = None
     """What the lineage of commits calls the jobs of this handle; by default by the operation."""
@@ -201,6 +204,7 @@ def start_session(
     external_blob_bases: tuple[str, ...] = (),
 ) -> Session:
     """Put the parts of an open graph together; touches no storage."""
+    live = live_events()
 
     # The committer comes before the maintenance that uses it, and reports to what runs that.
     def on_commit(job: WriteJob) -> None:
@@ -208,6 +212,8 @@ def start_session(
 
     def record(commit: GraphCommit) -> None:
         background.record(commit)
+        if live is not None:
+            live.committed(commit, repository.root)
 
     committer = Committer(
         repository,
@@ -235,4 +241,5 @@ def start_session(
         reader=Reader(topologies, repository.clock, embeddings=embeddings),
         gate=gate,
         external_blob_bases=external_blob_bases,
+        live=live,
     )

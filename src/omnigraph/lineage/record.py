@@ -7,7 +7,7 @@ is JSON; what is not known is left out:
 |---|---|
 | `job` | `{namespace, name, version?, file_digest?, run_id}` |
 | `inputs` | `[{source?, uri, format, version?, digest?, rows?, bytes?, files?, columns?}]` |
-| `outputs` | per type `{inserted, updated, deleted, unchanged, rejected}` |
+| `outputs` | per type `{kind?, inserted, updated, deleted, unchanged, rejected}`; `kind` of edges |
 | `columns` | `{"Person.name": ["people.full_name"]}`: properties, and the columns they come from |
 | `checks` | `[{name, expect?, value, passed, severity?, error?}]` |
 | `engine`, `spark_app_id`, `omnigraph_version`, `python_version` | plain texts |
@@ -132,17 +132,26 @@ class TypeCounts:
     deleted: int = 0
     unchanged: int = 0
     rejected: int = 0
+    is_edge: bool = False
+
+    @property
+    def table_key(self) -> str:
+        """The table of the type."""
+        if self.is_edge:
+            return TableKey.edge(self.type_name.removeprefix("edge:"))
+        return TableKey.node(self.type_name)
 
     def plus(self, other: TypeCounts) -> TypeCounts:
         """Return the sum of two counts of one type."""
         return TypeCounts(
             self.type_name,
             **{name: getattr(self, name) + getattr(other, name) for name in _COUNTERS},
+            is_edge=self.is_edge or other.is_edge,
         )
 
     def to_json(self) -> dict[str, object]:
         """Return the counts as programs see them."""
-        return dict(vars(self))
+        return {"type_name": self.type_name, **{name: getattr(self, name) for name in _COUNTERS}}
 
 
 @dataclass(frozen=True)
@@ -226,8 +235,9 @@ def _bounded(text: str) -> str:
     return text if len(text) <= _TEXT_MAX else json.dumps({"truncated": len(text)})
 
 
-def _counters(one: TypeCounts) -> dict[str, int]:
-    return {name: getattr(one, name) for name in _COUNTERS}
+def _counters(one: TypeCounts) -> dict[str, object]:
+    counters = {name: getattr(one, name) for name in _COUNTERS}
+    return {"kind": "edge", **counters} if one.is_edge else counters
 
 
 def type_names(table_keys: Iterable[str]) -> dict[str, str]:
@@ -272,7 +282,11 @@ def read_lineage(properties: Mapping[str, str]) -> Lineage | None:
         job=job,
         inputs=tuple(_known(_input(one) for one in _list(properties.get("inputs")))),
         outputs=tuple(
-            TypeCounts(name, **{key: _count(counts.get(key)) for key in _COUNTERS})
+            TypeCounts(
+                name,
+                **{key: _count(counts.get(key)) for key in _COUNTERS},
+                is_edge=counts.get("kind") == "edge",
+            )
             for name, counts in _object(properties.get("outputs")).items()
             if isinstance(counts, dict)
         ),

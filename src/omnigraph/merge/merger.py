@@ -541,7 +541,10 @@ def _lineage(
     inputs = (
         graph_read(root, key, read, rows=sum(counts[key])) for key in names if read is not None
     )
-    outputs = (OutputCounts(name, *counts[key]) for key, name in names.items())
+    outputs = (
+        OutputCounts(name, *counts[key], is_edge=TableKey(key).is_edge)
+        for key, name in names.items()
+    )
     return Lineage(
         job=request.job.of_run(operation_id),
         inputs=tuple(inputs),

@@ -6,7 +6,7 @@ the job `{namespace: "pipeline", name, file_digest, run_id}`, and what the next 
 | property | content |
 |---|---|
 | `watermarks` | per source `{kind, value, type?}`: where the next run begins |
-| `run` | `{state, branch?, started_at, finished_at?, error?}` |
+| `run` | `{state, branch?, file?, started_at, finished_at?, error?}` |
 | `files.<source>.<n>` | the files that this run has read, as hashes joined by blanks |
 
 Batch runs and micro-batches of a stream write the same record. What the next run needs is in the
@@ -90,6 +90,8 @@ class RunRecord:
     checks: tuple[CheckResult, ...] = ()
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)
     error: str | None = None
+    file: str | None = None
+    """The path of the pipeline's file."""
     inputs: tuple[InputRead, ...] = ()
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     files: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class RunRecord:
         run = {
             "state": str(self.state),
             "branch": self.branch,
+            "file": self.file,
             "started_at": self.started_at,
             "finished_at": self.finished_at,
             "error": None if self.error is None else self.error[:_SHOWN_MAX],
@@ -194,6 +197,7 @@ def read_record(properties: Mapping[str, str], pipeline: str | None = None) -> R
             for source, mark in _object(properties.get("watermarks")).items()
         },
         error=run.get("error"),
+        file=run.get("file"),
         inputs=lineage.inputs,
         columns=lineage.columns,
         files=_files_of(properties),

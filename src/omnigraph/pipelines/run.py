@@ -33,6 +33,7 @@ from omnigraph.graph import (
     ReadTarget,
 )
 from omnigraph.lineage import runtime
+from omnigraph.lineage.transport import LongJob, live_events
 from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.branch import RunBranch, RunReplacedError
@@ -104,19 +105,31 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
             state=RunState.RUNNING,
             started_at=options.clock.now_us(),
             file_digest=file.digest,
+            file=str(file.path),
             branch=branch.name if file.uses_branch else None,
         )
         run = _Run(file, options, graph, published, branch, record)
-        try:
-            return run.do()
-        except PipelineFileError:
-            branch.drop()
-            raise
-        except OmnigraphError as error:
-            return run.failed(error)
-        except BaseException:
-            branch.drop()
-            raise
+        with LongJob(
+            live_events(), record.job, "PIPELINE", options.clock.now_us, file=record.file
+        ) as told:
+            told.begin(record.started_at)
+            done = _done(run)
+            told.has_commit, told.error = done.graph_commit_id is not None, done.error
+        return done
+
+
+def _done(run: _Run) -> RunRecord:
+    """Do all steps of a run, and return what became of it."""
+    try:
+        return run.do()
+    except PipelineFileError:
+        run.branch.drop()
+        raise
+    except OmnigraphError as error:
+        return run.failed(error)
+    except BaseException:
+        run.branch.drop()
+        raise
 
 
 def _drop_published(
@@ -396,6 +409,7 @@ def _counts(
             deleted=replaced.get(key, 0),
             unchanged=one.unchanged,
             rejected=one.rejected,
+            is_edge=TableKey(key).is_edge,
         )
         for key, one in sorted(
             counts.items(), key=lambda item: (TableKey(item[0]).is_edge, item[0])

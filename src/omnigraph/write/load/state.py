@@ -123,4 +123,5 @@ class LoadState:
             deleted=snapshot.entry(key).row_count if is_replaced else staged.removed,
             unchanged=counts.unchanged,
             rejected=counts.rejected,
+            is_edge=TableKey(key).is_edge,
         )
