@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def load_rejecting(graph: Graph) -> None:
 
 def overwrite(graph: Graph) -> None:
     load(graph, PEOPLE)
-    load(graph, person(name="ann"), mode="overwrite")
+    graph.load({"Knows": pa.table({"src": ["bob"], "dst": ["ann"]})}, mode="overwrite")
 
 
 def overwrite_with_cascade(graph: Graph) -> None:
@@ -124,6 +125,7 @@ OPERATIONS: dict[str, Callable[[Graph], None]] = {
     "load of graph JSONL": load_records,
     "load of tables": load_tables,
     "load that rejects rows": load_rejecting,
+    "overwrite": overwrite,
     "overwrite with cascade": overwrite_with_cascade,
     "merge": merge,
     "revert": revert,
@@ -354,6 +356,8 @@ def test_a_target_that_fails_is_a_warning(
 
 def test_a_target_is_needed_and_must_be_one(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMNIGRAPH_LINEAGE", raising=False)
+    # As if the optional library were not installed.
+    monkeypatch.setitem(sys.modules, "openlineage.client", None)
     with pytest.raises(NoLineageTargetError):
         graph.lineage.emit()
     for target in ("file:", "ftp://x", "https://user:secret@host/"):

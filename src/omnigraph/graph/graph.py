@@ -686,10 +686,10 @@ class Graph(FlatNames):
             session.embedder(chosen, is_asked_for=True),
             model=session.embeddings.get().model,
         )
-        with LongJob(session.live, named, "EMBED", clock.now_us) as told:
-            told.begin()
+        with LongJob(session.live, named, "EMBED", clock.now_us) as long_job:
+            long_job.begin()
             result = embedding.run(request)
-            told.has_commit = result.commit is not None
+            long_job.has_commit = result.commit is not None
         return result
 
 

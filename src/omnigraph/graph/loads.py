@@ -48,12 +48,12 @@ def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> L
         return run_load(engine, request, lambda: _load_here(session, request))
     clock, options = session.repository.clock, request.options
     job = options.job.of_run(clock.ulid())
-    with LongJob(session.live, job, "LOAD", clock.now_us) as told:
-        # A pipeline tells of its whole run.
-        begin = None if job.namespace == PIPELINE else told.begin
-        telling = replace(request, options=replace(options, job=job), on_start=begin)
-        result = run_load(engine, telling, lambda: _load_here(session, telling))
-        told.has_commit = result.commit is not None
+    with LongJob(session.live, job, "LOAD", clock.now_us) as long_job:
+        # A pipeline reports its whole run.
+        begin = None if job.namespace == PIPELINE else long_job.begin
+        reporting = replace(request, options=replace(options, job=job), on_start=begin)
+        result = run_load(engine, reporting, lambda: _load_here(session, reporting))
+        long_job.has_commit = result.commit is not None
     return result
 
 

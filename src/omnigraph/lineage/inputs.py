@@ -91,19 +91,21 @@ def graph_read(root: str, table_key: str, commit_id: str, *, rows: int | None = 
     return InputRead(None, uri, "omnigraph", version=commit_id, rows=rows)
 
 
-def address(place: str) -> str:
+def address(location: str) -> str:
     """Return where something is, without secrets; a local path is absolute.
 
     >>> address("https://u:p@host/x.parquet?sig=abc")
     'https://***@host/x.parquet?***'
     """
-    return without_secrets(place if "://" in place else f"file://{Path(place).absolute()}")
+    local = f"file://{Path(location).absolute()}"
+    return without_secrets(location if "://" in location else local)
 
 
-def without_secrets(place: str) -> str:
+def without_secrets(location: str) -> str:
     """Return an address without its user and its query string; a glob keeps its marks."""
-    is_remote = "://" in place and not place.startswith("file://")
-    return escaped(_QUERY.sub("?***", redacted(place)) if is_remote else redacted(place))
+    is_remote = "://" in location and not location.startswith("file://")
+    masked = redacted(location)
+    return escaped(_QUERY.sub("?***", masked) if is_remote else masked)
 
 
 # -- records and tables ---------------------------------------------------------------------------

@@ -110,10 +110,10 @@ class ClientTransport:
 def transport_of(target: str) -> Transport:
     """Return the transport of a target, or raise if there is no such target."""
     if target.startswith(_FILE):
-        place = target.removeprefix(_FILE).removeprefix("//")
-        if not place:
+        folder = target.removeprefix(_FILE).removeprefix("//")
+        if not folder:
             raise LineageTargetError(target, "names no folder")
-        return FileTransport(Path(place).expanduser().absolute())
+        return FileTransport(Path(folder).expanduser().absolute())
     if target == _CLIENT:
         return ClientTransport(_client_transport(target, None))
     if target.startswith(("http://", "https://")):
@@ -146,19 +146,19 @@ class LiveEvents:
         self._worker: threading.Thread | None = None
 
     def started(self, job: Job, operation: str, *, at_us: int, **facts: Any) -> None:
-        """Tell that a long job begins."""
+        """Report that a long job begins."""
         self._send(start_event(job, operation, at_us=at_us, engine=runtime("local"), **facts))
 
     def ended(
         self, job: Job, operation: str, *, at_us: int, error: str | None = None, **facts: Any
     ) -> None:
-        """Tell that a job ended without a commit."""
+        """Report that a job ended without a commit."""
         self._send(
             end_event(job, operation, at_us=at_us, engine=runtime("local"), error=error, **facts)
         )
 
     def committed(self, commit: GraphCommit, root: str) -> None:
-        """Tell what a commit says; its `START` was sent when the job began."""
+        """Report what a commit says; its `START` was sent when the job began."""
         for event in events_of(commit, root)[-1:]:
             self._send(event)
 
@@ -200,9 +200,9 @@ class LiveEvents:
 
 
 class LongJob:
-    """Tells when a long job begins, and how it ends if it makes no commit.
+    """Reports when a long job begins, and how it ends if it makes no commit.
 
-    The commit of a job tells its end by itself. `begin` may be called late, or never.
+    The commit of a job reports its end. `begin` may be called late, or never.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class LongJob:
         """Why the job has failed, where it says so without raising."""
 
     def begin(self, at_us: int | None = None) -> None:
-        """Tell that the job begins."""
+        """Report that the job begins."""
         if self._live is not None:
             self._has_begun = True
             at_us = self._now_us() if at_us is None else at_us

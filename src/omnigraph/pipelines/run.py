@@ -111,10 +111,10 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
         run = _Run(file, options, graph, published, branch, record)
         with LongJob(
             live_events(), record.job, "PIPELINE", options.clock.now_us, file=record.file
-        ) as told:
-            told.begin(record.started_at)
+        ) as long_job:
+            long_job.begin(record.started_at)
             done = _done(run)
-            told.has_commit, told.error = done.graph_commit_id is not None, done.error
+            long_job.has_commit, long_job.error = done.graph_commit_id is not None, done.error
         return done
 
 

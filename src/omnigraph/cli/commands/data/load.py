@@ -63,6 +63,7 @@ from omnigraph.cli.output.output import json_option
     is_flag=True,
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
 )
+@click.option("--job", metavar="NAME", help="What the lineage of the commit calls this load.")
 @external_blob_option
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
 @engine_options("Load in this process, or on Spark; auto takes Spark for large files.")
@@ -83,6 +84,7 @@ def command(
     max_errors: int | None,
     on_duplicate: str,
     cascade: bool,
+    job: str | None,
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
     engine: str,
@@ -108,6 +110,7 @@ def command(
         max_errors=max_errors,
         on_duplicate=on_duplicate,
         cascade=cascade,
+        job=job,
         external_blob_bases=external_blob_bases,
         dry_run=dry_run,
         engine=engine,
