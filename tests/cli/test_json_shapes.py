@@ -101,7 +101,7 @@ commit changes HEAD --limit 1 --page-token NO --uri URI  # exit 1
 commit revert HEAD --uri URI
 lineage show HEAD --uri URI
 lineage show Person --uri URI
-lineage show Persn --uri URI  # exit 3
+lineage show Persn --uri URI  # exit 1
 lineage emit --to file:events --uri URI
 tag create v1 --uri URI
 tag list --uri URI

@@ -24,7 +24,7 @@ def _step(step: Step) -> Iterator[str]:
     indent = "  " * step.depth
     yield f"{indent}{_commit(step.commit)}"
     if step.lineage is None:
-        yield f"{indent}  (no lineage: {step.commit.operation} records none, or is older than it)"
+        yield f"{indent}  (this commit records no lineage)"
         return
     for name, text in _facts(step.lineage):
         yield f"{indent}  {name:<7} {on_one_line(text)}"
