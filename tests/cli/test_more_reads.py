@@ -88,7 +88,7 @@ def test_a_file_is_opened_only_when_there_is_something_to_write(
         (["actor=ada", "operation=load"], ["load"]),
         (["actor=ada", "operation=init"], []),
         (["properties.batch=nightly"], ["load"]),
-        (["properties.job=daily"], []),
+        (["properties.batch=daily"], []),
         (["actor="], ["mutation", "init"]),
         (["branch=main"], ["mutation", "load", "init"]),
     ],
