@@ -98,8 +98,33 @@ class Odd:
         return b"x"
 
 
+def closed() -> io.BytesIO:
+    file = io.BytesIO(b"{}")
+    file.close()
+    return file
+
+
 @pytest.mark.parametrize(
-    "data", [7, None, object(), Odd(), "a\0b", "no-such-file", [1, 2], {"Person": {}}, {7: 8}, []]
+    "data",
+    [
+        *(7, None, object(), Odd(), "a\0b", "no-such-file", [1, 2], [], {7: 8}, closed()),
+        *({"Person": {}}, {"Person": {"path": "x", "map": [1]}}, {"Person": {"path": 7}}),
+    ],
 )
 def test_what_cannot_be_described_is_no_error(data: object) -> None:
     describe(data)
+
+
+class Frame:
+    """A frame of Spark, which must not be asked anything."""
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"asked for {name}")
+
+
+Frame.__module__ = "pyspark.sql.connect.dataframe"
+
+
+def test_a_frame_of_spark_is_not_asked() -> None:
+    [read] = describe({"Person": Frame()}).inputs
+    assert read.to_json() == {"uri": "memory:Person", "format": "spark"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omnigraph.errors import OmnigraphError
 from omnigraph.graph.session import Part
 from omnigraph.lineage.openlineage import Event, events_of
 from omnigraph.lineage.trace import (
@@ -26,7 +25,7 @@ from omnigraph.lineage.trace import (
 )
 from omnigraph.lineage.transport import Emitted, emit_events
 from omnigraph.manifest import GraphCommit, Snapshot
-from omnigraph.manifest.errors import CommitNotFoundError, VersionRemovedError
+from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, VersionRemovedError
 from omnigraph.names import TableKey, choice
 from omnigraph.schema import EntityType
 from omnigraph.store.filters import Comparison
@@ -156,8 +155,8 @@ class GraphLineage(Part):
         for incarnation in repository.branches.incarnations():
             try:
                 listed = repository.reader.latest(incarnation).commits()
-            except OmnigraphError:
-                continue  # The branch was deleted since it was listed.
+            except BranchGoneError:
+                continue  # It was deleted since it was listed.
             commits |= {one.graph_commit_id: one for one in listed}
         return KnownCommits(commits, repository.commit_tables.find)
 
@@ -201,11 +200,14 @@ def _writer_of(row: _Row, snapshot: Snapshot) -> GraphCommit | None:
     history = snapshot.state.entry_history()[row.table_key]
     # Versions only grow along the history of one branch; several may belong to one commit.
     publish = next(
-        seq
-        for seq, published in history
-        if published is not None
-        and published.location == entry.location
-        and published.table_version >= version
+        (
+            seq
+            for seq, published in history
+            if published is not None
+            and published.location == entry.location
+            and published.table_version >= version
+        ),
+        entry.seq,
     )
     return next(iter(snapshot.state.commits_at([publish])), None)
 

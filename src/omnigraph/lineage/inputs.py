@@ -66,6 +66,14 @@ class Described:
 
 def describe(data: object) -> Described:
     """Describe records, or tables by type, in any form that a load takes."""
+    try:
+        return _described(data)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        # The reader says what is wrong with it.
+        return Described()
+
+
+def _described(data: object) -> Described:
     if not isinstance(data, Mapping):
         inputs = tuple(_records(data))
         return Described(inputs, names=(None,) * len(inputs))
@@ -134,7 +142,11 @@ def _table(name: str, table: Any) -> Iterator[InputRead]:
         yield from (_files(path, "parquet") for path in paths)
         return
     library = type(table).__module__.partition(".")[0]
-    kind = {"pyspark": "spark", "pyarrow": "arrow"}.get(library, library)
+    if library == "pyspark":
+        # To look at an attribute of a frame asks its session.
+        yield InputRead(None, escaped(f"{MEMORY}{name}"), "spark")
+        return
+    kind = "arrow" if library == "pyarrow" else library
     size = getattr(table, "nbytes", None)
     yield InputRead(
         None,
@@ -168,9 +180,7 @@ def _mapped_columns(name: str, table: object) -> dict[str, Sequence[str]]:
 
 
 def _column_names(table: Any) -> tuple[str, ...]:
-    """Return the columns of a table in memory; a frame of Spark is not asked, which can cost."""
-    if type(table).__module__.startswith("pyspark"):
-        return ()
+    """Return the columns of a table in memory."""
     names = getattr(getattr(table, "schema", None), "names", None)
     if not isinstance(names, list):
         columns = getattr(table, "columns", ())
