@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "#dcfce7",
         ("read", "write", "maintenance", "merge", "changes", "recovery"),
     ),
-    ("One graph, one history", "#fef9c3", ("manifest", "search")),
+    ("One graph, one history", "#fef9c3", ("manifest", "lineage", "search")),
     ("Languages and policy", "#fae8ff", ("syntax", "schema", "query", "policy")),
     ("Ground", "#f1f5f9", ("texts", "errors", "names", "values", "clock", "cache")),
     ("The only door to storage", "#ffedd5", ("store",)),

@@ -54,6 +54,12 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         8,
+        "lineage",
+        "what a commit says of its job and its inputs; OpenLineage events",
+        (*_GROUND, "manifest"),
+    ),
+    Room(
+        8,
         "changes",
         "row differences between snapshots, the change feed",
         (*_GROUND, "schema", "store", "manifest"),
@@ -80,7 +86,10 @@ ROOMS: tuple[Room, ...] = (
         12,
         "write",
         "rules, staging, commit; load, mutate, embed, export, schema apply",
-        (*_GROUND, "schema", "query", "store", "manifest", "search", "read", "recovery"),
+        (
+            *_GROUND,
+            *("schema", "query", "store", "manifest", "lineage", "search", "read", "recovery"),
+        ),
     ),
     Room(
         12,
@@ -92,7 +101,7 @@ ROOMS: tuple[Room, ...] = (
         13,
         "merge",
         "three-way merge and conflicts",
-        (*_GROUND, "schema", "store", "manifest", "changes", "recovery", "write"),
+        (*_GROUND, "schema", "store", "manifest", "lineage", "changes", "recovery", "write"),
     ),
     Room(
         14,
@@ -106,7 +115,7 @@ ROOMS: tuple[Room, ...] = (
         "the public face: authorize, then hand over",
         (
             *_GROUND,
-            *("syntax", "schema", "query", "policy", "store", "manifest", "changes"),
+            *("syntax", "schema", "query", "policy", "store", "manifest", "lineage", "changes"),
             *("search", "read", "recovery", "write", "maintenance", "merge", "engine"),
         ),
     ),
@@ -117,7 +126,7 @@ ROOMS: tuple[Room, ...] = (
         "PySpark source, sink and pipeline steps",
         (
             *_GROUND,
-            *("schema", "query", "store", "manifest", "changes", "search", "write"),
+            *("schema", "query", "store", "manifest", "lineage", "changes", "search", "write"),
             *("maintenance", "merge", "graph", "engine"),
         ),
     ),
@@ -125,7 +134,7 @@ ROOMS: tuple[Room, ...] = (
         16,
         "pipelines",
         "declared pipelines, contracts and tests of data: file, checks before a run, run, history",
-        (*_GROUND, "syntax", "schema", "query", "graph", "engine", "spark"),
+        (*_GROUND, "syntax", "schema", "query", "lineage", "graph", "engine", "spark"),
     ),
     Room(
         16,
@@ -137,7 +146,7 @@ ROOMS: tuple[Room, ...] = (
         15,
         "client",
         "a graph of a server, with the face of a local one",
-        (*_GROUND, "syntax", "schema", "read", "write", "merge", "graph", "wire"),
+        (*_GROUND, "syntax", "schema", "lineage", "read", "write", "merge", "graph", "wire"),
     ),
     Room(
         17,
@@ -170,6 +179,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "lance": "store",
     "obstore": "store",
     "boto3": "server",
+    "openlineage": "lineage",
     "xxhash": "store",
     "cedarpy": "policy",
     "pyspark": "spark",

@@ -13,6 +13,7 @@ import time
 import uuid
 from typing import Final, Protocol
 
+_ULID_LENGTH: Final = 26
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """The 32 digits of a ULID."""
 
@@ -110,3 +111,17 @@ def encode_ulid(time_ms: int, randomness: int) -> str:
     """
     value = (time_ms << _RANDOM_BITS) | randomness
     return "".join(CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def decode_ulid(text: str) -> int | None:
+    """Return the 128 bits of a ULID; None for a text that is none.
+
+    >>> decode_ulid("0000000000000000000000000Z"), decode_ulid("run 7")
+    (31, None)
+    """
+    if len(text) != _ULID_LENGTH or not set(text) <= set(CROCKFORD):
+        return None
+    bits = 0
+    for mark in text:
+        bits = bits << 5 | CROCKFORD.index(mark)
+    return bits if bits < 1 << 128 else None

@@ -262,6 +262,7 @@ MESSAGE_LENGTH_MAX: Final = 65_536
 RETRIES_MAX: Final = 1_000
 PROPERTIES_MAX: Final = 256
 PROPERTY_KEY_LENGTH_MAX: Final = 256
+_LABEL_LENGTH_MAX: Final = 1_024
 _SHOWN_MAX: Final = 60
 _HALF: Final = "holds half of a surrogate pair and has no UTF-8 form"
 _LINE_MARKS: Final = str.maketrans("", "", "\t\r\n")
@@ -363,6 +364,13 @@ def check_id(what: str, text: str | None) -> None:
     """Refuse a text that cannot be an id: one that is not plain text on one line."""
     if text is not None:
         _check_text(what, text, ACTOR_LENGTH_MAX)
+
+
+def check_label(what: str, text: str) -> None:
+    """Refuse a text that cannot name a thing: it is empty, long, or not plain text on one line."""
+    _check_text(what, text, _LABEL_LENGTH_MAX)
+    if not text.strip():
+        raise InvalidTextError(what, text, "is empty")
 
 
 def _check_text(what: str, text: object, length_max: int, *, has_lines: bool = False) -> None:

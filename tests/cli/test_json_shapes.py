@@ -110,6 +110,10 @@ branch delete etl --uri URI
 diff FIRST main --stat --uri URI
 commit changes HEAD --limit 1 --page-token NO --uri URI  # exit 1
 commit revert HEAD --uri URI
+lineage show HEAD --uri URI
+lineage show Person --uri URI
+lineage show Persn --uri URI  # exit 1
+lineage emit --to file:events --uri URI
 tag create v1 --uri URI
 tag list --uri URI
 tag delete v1 --uri URI

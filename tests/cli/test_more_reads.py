@@ -33,7 +33,7 @@ ROWS = b"""\
 def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
     monkeypatch.chdir(tmp_path)
     graph = Graph.init("docs.omni", SCHEMA, durability="process", auto_optimize=False)
-    graph.load(ROWS, mode="append", actor_id="ada", properties={"job": "nightly"})
+    graph.load(ROWS, mode="append", actor_id="ada", properties={"batch": "nightly"})
     return graph
 
 
@@ -87,8 +87,8 @@ def test_a_file_is_opened_only_when_there_is_something_to_write(
         (["actor=ada"], ["load"]),
         (["actor=ada", "operation=load"], ["load"]),
         (["actor=ada", "operation=init"], []),
-        (["properties.job=nightly"], ["load"]),
-        (["properties.job=daily"], []),
+        (["properties.batch=nightly"], ["load"]),
+        (["properties.batch=daily"], []),
         (["actor="], ["mutation", "init"]),
         (["branch=main"], ["mutation", "load", "init"]),
     ],

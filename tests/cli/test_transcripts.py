@@ -79,6 +79,7 @@ VOLATILE = [
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r"\b1\d{15}\b"), "TIME"),
     (re.compile(r"\b[A-Za-z0-9_-]{80,}"), "TOKEN"),
+    (re.compile(r"sha256:[0-9a-f]{12,64}"), "DIGEST"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "TAG"),
     (re.compile(r'"[A-Za-z0-9_-]{43}"'), '"TYPE"'),
     (re.compile(r"\b\d{3,} bytes"), "N bytes"),

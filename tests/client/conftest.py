@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
     """A graph with two people who know each other."""
     root = tmp_path / "people.omni"
     with Graph.init(root, SCHEMA, durability="process") as graph:
-        graph.load(RECORDS, mode="append", message="the first", properties={"job": "7"})
+        graph.load(RECORDS, mode="append", message="the first", properties={"batch": "7"})
     return root
 
 

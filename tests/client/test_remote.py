@@ -26,6 +26,7 @@ from omnigraph.client.http import (
 from omnigraph.client.refusals import NeedsStorageError
 from omnigraph.client.remote import NoGraphNamedError
 from omnigraph.errors import DeniedError, OmnigraphError
+from omnigraph.graph import ReservedPropertyError
 from omnigraph.write.load.formats.files import InputUnreadableError
 from omnigraph.write.load.formats.kinds import InputFormatError
 from support.served_here import Served, serve
@@ -62,6 +63,8 @@ REFUSED: dict[str, Callable[[RemoteGraph], Any]] = {
     "optimize": lambda g: g.optimize(),
     "to_spark": lambda g: g.to_spark(object(), "Person"),
     "maintenance": lambda g: g.maintenance,
+    "job": lambda g: g.branch_merge("b", job="x"),
+    "lineage of a row": lambda g: g.lineage.show("Person:ann"),
 }
 
 
@@ -71,6 +74,31 @@ def test_what_a_server_cannot_honour_is_refused(remote: RemoteGraph, name: str) 
         REFUSED[name](remote)
     assert len(remote.list_commits()) == 2
     assert not hasattr(remote, "no_such_method")
+
+
+def test_lineage_is_answered_from_the_commits_of_a_server(
+    remote: RemoteGraph, root: Path, tmp_path: Path
+) -> None:
+    load = b'{"type": "Person", "data": {"name": "dan"}}'
+    with pytest.raises(ReservedPropertyError):
+        remote.load(load, mode="merge", properties={"inputs": "x"})
+    remote.branch_create("draft")
+    loaded = remote.load(load, mode="merge", branch="draft", job="crm").commit
+    merged = remote.branch_merge("draft").commit
+    assert loaded is not None
+    assert merged is not None
+    steps = remote.lineage.show(merged.graph_commit_id).steps
+    lineages = [step.lineage for step in steps]
+    assert [one.job.namespace + "/" + one.job.name for one in lineages if one is not None] == [
+        "http/merge",
+        "http/crm",
+    ]
+    [down] = remote.lineage.show(loaded.graph_commit_id, direction="down").steps
+    assert down.commit == merged
+    assert remote.lineage.show("Person").steps[0].commit == merged
+    assert remote.lineage.show("Person", direction="down").steps == (down,)
+    sent = remote.lineage.emit(f"file:{tmp_path}/events", since=loaded.parent_commit_id)
+    assert (sent.sent, sent.failed) == (1, 0)
 
 
 def test_a_stored_query_needs_no_text(remote: RemoteGraph) -> None:

@@ -14,6 +14,7 @@ from omnigraph.graph import (
     GraphBranches,
     GraphChanges,
     GraphCommits,
+    GraphLineage,
     GraphMaintenance,
     GraphRecovery,
     GraphSchema,
@@ -29,6 +30,7 @@ PARTS = {
     "schema": GraphSchema,
     "maintenance": GraphMaintenance,
     "recovery": GraphRecovery,
+    "lineage": GraphLineage,
 }
 
 

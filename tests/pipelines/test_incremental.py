@@ -100,7 +100,7 @@ def test_changes_of_another_graph_are_followed(place: Place) -> None:
     whole = place.pipeline(source(reading + "}"), "direct")
     inputs = whole.run().inputs[0]
     assert inputs.version == other.commits.head_id()
-    assert inputs.uri.endswith("other.omni#node:Person")
+    assert inputs.uri.endswith(f"other.omni#node:Person@{inputs.version}")
 
 
 def _people(**ages: int) -> bytes:

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from omnigraph import Graph
 from omnigraph.failpoints import OF_A_WRITE, FailpointError, arm, disarm
 from omnigraph.graph import GraphCommit
+from omnigraph.lineage import read_lineage, without_lineage
 from omnigraph.spark.sink import table_sink as sink_module
 from omnigraph.spark.sink.stream import (
     GraphStreamWriter,
@@ -118,7 +119,11 @@ def test_all_tasks_of_a_write_are_one_commit_that_can_be_found_by_its_tag(uri: s
     newest, *older = commits(uri)
     assert len(older) == before
     assert (newest.actor_id, newest.message) == ("etl", "nightly")
-    assert newest.properties == {"commit_tag": "run-7"}
+    assert without_lineage(newest.properties) == {"commit_tag": "run-7"}
+    lineage = read_lineage(newest.properties)
+    assert lineage is not None
+    assert (lineage.job.namespace, lineage.job.name) == ("spark", "df.write")
+    assert [(one.uri, one.rows) for one in lineage.inputs] == [("memory:Person", 3)]
     assert names_of(uri) == ["ann", "bob", "eve"]
     assert staged_files(uri) == []
 
@@ -146,7 +151,7 @@ def test_every_type_of_the_table_arrives(uri: str) -> None:
         "place": [0.5, 1.0],
         "photo": "base64:AAE=",
     }
-    assert commits(uri)[0].properties == {"truncated_moments": "1"}
+    assert without_lineage(commits(uri)[0].properties) == {"truncated_moments": "1"}
 
 
 def test_append_refuses_ids_that_exist_and_merge_replaces_them(uri: str) -> None:
@@ -322,8 +327,11 @@ def test_every_batch_is_one_commit_that_remembers_its_number(uri: str) -> None:
     run_batch(writer, 1, "bob")
     newest, older = commits(uri)[:2]
     known = {"txn_app_id": "feed", "txn_checkpoint": "/ck"}
-    assert newest.properties == {**known, "txn_batch_id": "1"}
-    assert older.properties == {**known, "txn_batch_id": "0"}
+    assert without_lineage(newest.properties) == {**known, "txn_batch_id": "1"}
+    lineage = read_lineage(newest.properties)
+    assert lineage is not None
+    assert (lineage.job.namespace, lineage.job.name) == ("spark", "feed")
+    assert without_lineage(older.properties) == {**known, "txn_batch_id": "0"}
     assert staged_files(uri) == []
 
 

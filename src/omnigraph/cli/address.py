@@ -287,7 +287,10 @@ def open_graph(uri: str | None = None, *, read_only: bool) -> Graph | RemoteGrap
         graph = RemoteGraph(scope.target, token=server_token(scope.target))
     else:
         mode = OpenMode.READ_ONLY if read_only else OpenMode.READ_WRITE
-        graph = Graph.open(scope.target, mode=mode, storage_options=storage_options())
+        words = " ".join(words_of(context))
+        graph = Graph.open(scope.target, mode=mode, storage_options=storage_options()).with_job(
+            words or None, namespace="cli"
+        )
     context.call_on_close(graph.close)
     return graph
 

@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "graphs": ("served.graphs", "See the graphs of a server."),
     "ingest": ("data.ingest", "Deprecated: use load."),
     "init": ("setup.init", "Make a new graph."),
+    "lineage": ("history.lineage", "See where rows came from; send OpenLineage events."),
     "lint": ("setup.lint", "Check a file of queries against a schema."),
     "load": ("data.load", "Load a file of nodes and edges."),
     "log": ("history.log", "Show what happened, newest first."),

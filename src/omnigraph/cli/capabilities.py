@@ -60,6 +60,7 @@ RULES: Final[dict[str, Rule]] = {
     "diff": _WRITES,
     "export": _WRITES,
     "ingest": _WRITES,
+    "lineage": _READS,
     "load": _WRITES,
     "log": _WRITES,
     "mutate": _WRITES,

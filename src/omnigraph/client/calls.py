@@ -28,6 +28,7 @@ from omnigraph.graph import (
     FeedPage,
     FeedRequest,
     GraphCommit,
+    Job,
     LoadResult,
     MergeResult,
     MutationResult,
@@ -195,6 +196,7 @@ def load(
     expected_head: str | None = None,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
+    job: str | Job | None = None,
     embed: str = "missing",
     actor_id: str | None = None,
     external_blob_bases: Sequence[str] = (),
@@ -230,10 +232,12 @@ def load(
         null_cells=null_cells != "null",
     )
     refuse(progress=not isinstance(progress, bool), cancelled=cancelled)
+    refuse(job=isinstance(job, Job))
     options = {
         "expected_head": expected_head,
         "message": message,
         "properties": json_bytes(dict(properties)).decode() if properties else None,
+        "job": job if isinstance(job, str) else None,
         "embed": None if embed == "missing" else embed,
         "on_duplicate": None if on_duplicate == "error" else on_duplicate,
         "missing": missing,
@@ -306,12 +310,13 @@ def branch_merge(
     retries: int = 0,
     external_blob_bases: Sequence[str] = (),
     actor_id: str | None = None,
+    job: str | Job | None = None,
     engine: str = "auto",
     spark: object | None = None,
 ) -> HttpCall[MergeResult]:
     """Merge a branch into another one as one commit with two parents, or not at all."""
     refuse_engine(engine, spark)
-    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases))
+    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases), job=job)
     body = _given(
         source=source,
         target=target,
@@ -373,9 +378,10 @@ def commit_revert(
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
     retries: int = 0,
+    job: str | Job | None = None,
 ) -> HttpCall[MergeResult]:
     """Undo what one commit changed, as a new commit; conflicts are those of a merge."""
-    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases))
+    refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases), job=job)
     path = f"commits/{segment(commit_id)}/revert"
     body = _given(branch=branch, prefer=prefer, message=message, retries=retries or None)
     body |= _given(properties=dict(properties) if properties else None)

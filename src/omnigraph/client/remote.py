@@ -31,8 +31,30 @@ from omnigraph.client.http import (
 from omnigraph.client.refusals import NeedsStorageError, refuse_engine
 from omnigraph.client.snapshot import RemoteSnapshot
 from omnigraph.errors import InvalidInputError
-from omnigraph.graph import BYTES_AT_ONCE, BlobStat, ByteRange, ExportResult, Graph, Selection
-from omnigraph.names import MAIN
+from omnigraph.graph import (
+    BYTES_AT_ONCE,
+    BlobStat,
+    ByteRange,
+    ExportResult,
+    Graph,
+    GraphCommit,
+    Selection,
+    commits_since,
+)
+from omnigraph.lineage.openlineage import Event, events_of
+from omnigraph.lineage.trace import (
+    STEPS_MAX,
+    Direction,
+    KnownCommits,
+    Trace,
+    parse_subject,
+    steps_of,
+    trace,
+    trace_of_commit,
+    writes_type,
+)
+from omnigraph.lineage.transport import Emitted, emit_events
+from omnigraph.names import MAIN, choice
 from omnigraph.texts import shown
 
 P = ParamSpec("P")
@@ -323,6 +345,56 @@ class RemoteSchema(Part):
     apply_file = sent(calls.apply_schema_file)
 
 
+class RemoteLineage(Part):
+    """Answers from the commits of a server where rows came from."""
+
+    def show(
+        self,
+        subject: str,
+        *,
+        direction: str = Direction.UP,
+        branch: str | None = None,
+        limit: int = STEPS_MAX,
+    ) -> Trace:
+        """Return the commits that a commit or a type came from (`up`), or that read it (`down`).
+
+        A commit without lineage does not say which types it wrote, and is not among them.
+        """
+        way, asked = choice(Direction, direction, "direction"), parse_subject(subject)
+        if asked.entity_id is not None:
+            reason = "a server does not tell which version wrote a row"
+            raise NeedsStorageError("the lineage of a row", reason)
+        if asked.commit_id is not None:
+            found = trace_of_commit(self._known(), asked.commit_id, way)
+            return trace(asked, way, *found, limit=limit)
+        name, prop = asked.type_name, asked.property_name
+        if way is Direction.DOWN:
+            commits = self._known().readers_of_type(name, prop)
+        else:
+            listed = self._connection.send(calls.list_commits(branch))
+            commits = [one for one in listed if writes_type(one, name, prop)]
+        return trace(asked, way, list(steps_of(commits)), [], limit=limit)
+
+    def events(self, *, since: str | None = None, branch: str | None = None) -> Iterator[Event]:
+        """Yield the OpenLineage events of the commits of a branch, oldest first."""
+        listed = self._connection.send(calls.list_commits(branch))
+        for commit in commits_since(listed, since):
+            yield from events_of(commit, self._connection.url)
+
+    def emit(
+        self, to: str | None = None, *, since: str | None = None, branch: str | None = None
+    ) -> Emitted:
+        """Send the events of a branch to `file:DIR` or a URL, from this machine."""
+        return emit_events(to, self.events(since=since, branch=branch))
+
+    def _known(self) -> KnownCommits:
+        commits: dict[str, GraphCommit] = {}
+        for name in self._connection.send(calls.branch_list()):
+            listed = self._connection.send(calls.list_commits(name))
+            commits |= {one.graph_commit_id: one for one in listed}
+        return KnownCommits(commits)
+
+
 class RemoteGraph(Part):
     """A graph of a server. Its methods are those of `Graph`, and so are results and errors.
 
@@ -340,6 +412,7 @@ class RemoteGraph(Part):
         self.tags = RemoteTags(self._connection)
         self.changes = RemoteChanges(self._connection)
         self.schema = RemoteSchema(self._connection)
+        self.lineage = RemoteLineage(self._connection)
 
     @property
     def uri(self) -> str:

@@ -83,6 +83,8 @@ class LoadRequest:
     """Fills the vectors that `@embed` asks for."""
     form: Format | None = None
     """The format of files, where the caller names it."""
+    on_start: Callable[[], None] | None = None
+    """Is called before another engine begins."""
 
 
 @dataclass(frozen=True)
@@ -313,8 +315,11 @@ def run_load(
         if request.order_by:
             raise LoadOptionsError("`order_by` is for tables of Spark")
         return replace(local(), engine_reason=chosen.reason)
+    bulk = engine_named(chosen.engine)
+    if request.on_start is not None:
+        request.on_start()
     try:
-        return replace(engine_named(chosen.engine).load(request), engine_reason=chosen.reason)
+        return replace(bulk.load(request), engine_reason=chosen.reason)
     except EngineDeclinedError as error:
         if request.order_by or _has_foreign_table(request.data):
             raise

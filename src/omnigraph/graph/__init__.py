@@ -10,6 +10,7 @@ from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph
+from omnigraph.graph.lineage import GraphLineage, commits_since
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.running_exports import is_exporting
@@ -27,6 +28,8 @@ from omnigraph.graph.standalone import (
     scrub_graph,
 )
 from omnigraph.graph.tags import GraphTags
+from omnigraph.lineage import Job, Lineage, ReservedPropertyError, read_lineage
+from omnigraph.lineage.trace import Step, Trace
 from omnigraph.maintenance.cleanup.report import CleanupResult, DatasetCleanup
 from omnigraph.maintenance.health import Finding, Health
 from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
@@ -113,6 +116,7 @@ __all__ = [
     "GraphCommit",
     "GraphCommits",
     "GraphDiff",
+    "GraphLineage",
     "GraphMaintenance",
     "GraphRecovery",
     "GraphSchema",
@@ -121,6 +125,8 @@ __all__ = [
     "InsideClusterError",
     "InvalidActorError",
     "InvalidTextError",
+    "Job",
+    "Lineage",
     "LoadCounts",
     "LoadResult",
     "MaintenanceReport",
@@ -143,6 +149,7 @@ __all__ = [
     "RemovalResult",
     "RepairReport",
     "Report",
+    "ReservedPropertyError",
     "ResultColumn",
     "ResultObject",
     "SchemaApplied",
@@ -152,15 +159,18 @@ __all__ = [
     "Selector",
     "Snapshot",
     "SourceText",
+    "Step",
     "StoredQuery",
     "TableRepair",
     "TableReport",
     "Tag",
     "TagNotFoundError",
+    "Trace",
     "VersionRemovedError",
     "accepted_schema",
     "apply_schema_by_cluster",
     "check_page",
+    "commits_since",
     "config_of_profile",
     "embed_records",
     "graph_identity",
@@ -168,6 +178,7 @@ __all__ = [
     "is_exporting",
     "lint_files",
     "load_queries",
+    "read_lineage",
     "read_schema_file",
     "register_queries",
     "require_kind",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omnigraph.engine import bulk_engine
 from omnigraph.graph.session import Part
+from omnigraph.lineage import Job
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
@@ -78,6 +79,7 @@ class GraphBranches(Part):
         retries: int = 0,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
+        job: str | Job | None = None,
         engine: str = "auto",
         spark: object | None = None,
     ) -> MergeResult:
@@ -90,7 +92,7 @@ class GraphBranches(Part):
         merge that lost a race on the target is computed again on the new state, up to `retries`
         times. External blobs of rows that are copied become bytes of the graph; they are read only
         from below `external_blob_bases`. Large differences are compared and written by Spark tasks;
-        the outcome is the same.
+        the outcome is the same. `job` is what the lineage of the commit calls the merge.
         """
         if not dry_run:
             self._session.require_writable("branch merge")
@@ -108,6 +110,7 @@ class GraphBranches(Part):
             retries=retries,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
             terms=self._session.terms,
+            job=self._session.job(job, "merge"),
         )
         merger = Merger(self._session.repository, self._session.committer)
         bulk = bulk_engine(engine, lambda: merger.work_bytes(request), session=spark)

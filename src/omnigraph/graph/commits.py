@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from omnigraph.graph.session import Part
+from omnigraph.lineage import Job
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
@@ -34,6 +35,7 @@ class GraphCommits(Part):
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
         retries: int = 0,
+        job: str | Job | None = None,
     ) -> MergeResult:
         """Undo what one commit changed, as a new commit; conflicts are those of a merge.
 
@@ -58,6 +60,7 @@ class GraphCommits(Part):
             message=message,
             properties=dict(properties or {}),
             retries=retries,
+            job=self._session.job(job, "revert"),
         )
         return Merger(self._session.repository, self._session.committer).revert(request)
 

@@ -13,6 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges
 from omnigraph.graph.commits import GraphCommits
+from omnigraph.graph.lineage import GraphLineage
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.schema import GraphSchema
@@ -48,6 +49,7 @@ class FlatNames(Part):
         self.schema = GraphSchema(session)
         self.maintenance = GraphMaintenance(session)
         self.recovery = GraphRecovery(session)
+        self.lineage = GraphLineage(session)
 
     branch_create = _flat("branches", GraphBranches.create)
     branch_create_from = _flat("branches", GraphBranches.create_from)
@@ -94,3 +96,7 @@ class FlatNames(Part):
     recovery_show = _flat("recovery", GraphRecovery.show)
     recovery_status = _flat("recovery", GraphRecovery.status)
     recovery_quarantine = _flat("recovery", GraphRecovery.quarantine)
+
+    lineage_show = _flat("lineage", GraphLineage.show)
+    lineage_events = _flat("lineage", GraphLineage.events)
+    lineage_emit = _flat("lineage", GraphLineage.emit)

@@ -32,6 +32,9 @@ from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
+from omnigraph.lineage import Job, check_properties
+from omnigraph.lineage.inputs import Described, describe
+from omnigraph.lineage.transport import LongJob
 from omnigraph.manifest import (
     AnyTarget,
     OpenMode,
@@ -53,6 +56,7 @@ from omnigraph.names import (
     TableKey,
     check_commit_texts,
     check_id,
+    check_label,
     check_retries,
     choice,
     one_of,
@@ -276,6 +280,15 @@ class Graph(FlatNames):
         """
         return type(self)(replace(self._session, terms=terms))
 
+    def with_job(self, name: str | None = None, *, namespace: str) -> Self:
+        """Return another handle of this open graph, whose commits name a job in their lineage.
+
+        Without a name each write is called by what it does: `load`, `merge`. Both handles share
+        everything else, also the bound branch; closing one closes both.
+        """
+        check_label("the namespace of a job", namespace)
+        return type(self)(replace(self._session, job_namespace=namespace, job_name=name))
+
     def close(self) -> None:
         """Release the graph, after the compaction that many small writes have left to do.
 
@@ -284,6 +297,8 @@ class Graph(FlatNames):
         """
         if not self._opened.closed.is_set():
             self._opened.background.close()
+            if self._opened.live is not None:
+                self._opened.live.flush()
             self._opened.closed.set()
 
     def __enter__(self) -> Self:
@@ -543,6 +558,7 @@ class Graph(FlatNames):
         expected_head: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
+        job: str | Job | None = None,
         embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
@@ -572,7 +588,8 @@ class Graph(FlatNames):
         `mode` is `append`, `merge` or `overwrite`, `reader` is `strict` or `compatible`. With
         `from_branch` a branch that does not exist is cut from that one first. `expected_head` makes
         the load conditional: when the branch has another head, nothing happens. Blobs given by
-        URI are taken only from below `external_blob_bases`. The commit keeps `properties`.
+        URI are taken only from below `external_blob_bases`. The commit keeps `properties`, and
+        says which inputs it was made from and by which `job`.
 
         With `on_error="quarantine"` rows that break a rule are left out and written to the
         directory `quarantine`; a load with more than `max_errors` of them fails. In a merge an
@@ -602,6 +619,7 @@ class Graph(FlatNames):
         )
         source = None if from_branch is None else BranchName.parse(from_branch)
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_id("the expected head", expected_head)
         options = LoadOptions(
             mode=choice(WriteMode, mode, "load mode"),
@@ -611,6 +629,8 @@ class Graph(FlatNames):
             expected_head=expected_head,
             message=message,
             properties=dict(properties or {}),
+            job=session.job(job, "load"),
+            described=Described() if dry_run else describe(data),
             actor_id=actor_id,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
             on_error=choice(OnError, on_error, "on_error"),
@@ -651,6 +671,7 @@ class Graph(FlatNames):
         expected_head: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
+        job: str | Job | None = None,
         embed: str = EmbedMode.MISSING,
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
@@ -681,6 +702,7 @@ class Graph(FlatNames):
             expected_head=expected_head,
             message=message,
             properties=properties,
+            job=job,
             embed=embed,
             actor_id=actor_id,
             external_blob_bases=external_blob_bases,
@@ -785,6 +807,7 @@ class Graph(FlatNames):
         actor_id: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
+        job: str | Job | None = None,
     ) -> EmbedResult:
         """Make the vectors that `@embed` asks for, for stored rows, as one commit.
 
@@ -797,21 +820,30 @@ class Graph(FlatNames):
         )
         chosen = choice(EmbedMode, mode, "embed mode")
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
+        session, clock = self._session, self._session.repository.clock
+        named = session.job(job, "embed").of_run(clock.ulid())
         request = EmbedRequest(
-            self._session.incarnation_of(branch),
+            session.incarnation_of(branch),
             tuple(types),
             chosen,
             actor_id,
             message,
             dict(properties or {}),
+            named,
         )
-        return StoredEmbedding(
-            self._session.repository,
-            self._session.committer,
-            self._session.embeddings_table,
-            self._session.embedder(chosen, is_asked_for=True),
-            model=self._session.embeddings.get().model,
-        ).run(request)
+        embedding = StoredEmbedding(
+            session.repository,
+            session.committer,
+            session.embeddings_table,
+            session.embedder(chosen, is_asked_for=True),
+            model=session.embeddings.get().model,
+        )
+        with LongJob(session.live, named, "EMBED", clock.now_us) as long_job:
+            long_job.begin()
+            result = embedding.run(request)
+            long_job.has_commit = result.commit is not None
+        return result
 
 
 def _shown_target(snapshot: Snapshot, target: ReadTarget | Snapshot | None) -> Target:

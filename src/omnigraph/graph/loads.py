@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from omnigraph.engine import EngineChoice, LoadRequest, run_load
 from omnigraph.graph.session import Session
+from omnigraph.lineage.openlineage import PIPELINE
+from omnigraph.lineage.transport import LongJob
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
@@ -56,7 +58,17 @@ def load_data(data: LoadData, session: Session) -> LoadData:
 
 def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> LoadResult:
     """Load with the engine that was asked for, or with the one that fits."""
-    return run_load(engine, request, lambda: _load_here(session, request))
+    if session.live is None or request.options.is_dry_run:
+        return run_load(engine, request, lambda: _load_here(session, request))
+    clock, options = session.repository.clock, request.options
+    job = options.job.of_run(clock.ulid())
+    with LongJob(session.live, job, "LOAD", clock.now_us) as long_job:
+        # A pipeline reports its whole run.
+        begin = None if job.namespace == PIPELINE else long_job.begin
+        reporting = replace(request, options=replace(options, job=job), on_start=begin)
+        result = run_load(engine, reporting, lambda: _load_here(session, reporting))
+        long_job.has_commit = result.commit is not None
+    return result
 
 
 def _load_here(session: Session, request: LoadRequest) -> LoadResult:

@@ -15,6 +15,8 @@ from datetime import datetime
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import UNGATED, WriteGate
 from omnigraph.graph.schema_hold import SchemaHold
+from omnigraph.lineage import Job, job_of
+from omnigraph.lineage.transport import LiveEvents, live_events
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import (
@@ -113,6 +115,11 @@ class Session:
     """What commits of loads and merges through this handle depend on."""
     closed: threading.Event = field(default_factory=threading.Event)
     """Set once the graph is closed; shared by all handles of one open graph."""
+    live: LiveEvents | None = None
+    """Sends the lineage of commits, if the environment asks for it."""
+    job_namespace: str = "python"
+    job_name: str | None = None
+    """What the lineage of commits calls the jobs of this handle; by default by the operation."""
 
     @property
     def is_writable(self) -> bool:
@@ -191,6 +198,10 @@ class Session:
             return snapshot
         return self.hold.newest(snapshot, self.repository.history)
 
+    def job(self, asked: str | Job | None, operation: str) -> Job:
+        """Return the job that a write is recorded for."""
+        return job_of(asked, Job(self.job_namespace, self.job_name or operation))
+
     def blob_bases(self, given: Iterable[str]) -> tuple[str, ...]:
         """Return from below which one write may read external blobs."""
         return blob_bases((*self.external_blob_bases, *given))
@@ -236,6 +247,7 @@ def start_session(
     external_blob_bases: tuple[str, ...] = (),
 ) -> Session:
     """Put the parts of an open graph together; touches no storage."""
+    live = live_events()
 
     # The committer comes before the maintenance that uses it, and reports to what runs that.
     def on_commit(job: WriteJob) -> None:
@@ -243,6 +255,8 @@ def start_session(
 
     def record(commit: GraphCommit) -> None:
         background.record(commit)
+        if live is not None:
+            live.committed(commit, repository.root)
 
     committer = Committer(
         repository,
@@ -275,4 +289,5 @@ def start_session(
         ),
         gate=gate,
         external_blob_bases=external_blob_bases,
+        live=live,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import orjson
 import pyarrow as pa
@@ -86,6 +86,16 @@ class CommitTables:
             _log.warning("could not bring the commit tables up to date: %s", error)
             return 0
         return len(missing)
+
+    def find(self, commit_ids: Iterable[str]) -> dict[str, GraphCommit]:
+        """Return those commits that the table has, also of deleted branches; without actors."""
+        wanted = pa.array(sorted(set(commit_ids)), pa.utf8())
+        try:
+            rows = self._datasets.open(COMMITS).scan(ScanRequest()).read_all()
+        except OmnigraphError:
+            return {}
+        found = rows.filter(pc.is_in(rows[_ID], wanted)).select(COMMITS_SCHEMA.names).to_pylist()
+        return {row[_ID]: _commit_of(row) for row in found}
 
     def _missing(self, states: Iterable[ManifestState]) -> list[GraphCommit]:
         recorded, acted = self._stored_ids(COMMITS), self._stored_ids(COMMIT_ACTORS)
@@ -165,6 +175,11 @@ class CommitTables:
 def _commits_table(commits: Sequence[GraphCommit]) -> pa.Table:
     rows = [{**vars(commit), "properties": _properties(commit)} for commit in commits]
     return pa.Table.from_pylist(rows, schema=COMMITS_SCHEMA)
+
+
+def _commit_of(row: dict[str, Any]) -> GraphCommit:
+    properties = orjson.loads(row["properties"]) if row["properties"] else {}
+    return GraphCommit(**{**row, "actor_id": None, "properties": properties})
 
 
 def _properties(commit: GraphCommit) -> str | None:

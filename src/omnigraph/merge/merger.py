@@ -28,6 +28,9 @@ from omnigraph.changes.commit_changes import ParentlessCommitError
 from omnigraph.changes.diff import SchemaBoundaryError
 from omnigraph.changes.table_changes import differing_fragments
 from omnigraph.errors import InvalidInputError
+from omnigraph.lineage import Job, Lineage, runtime, type_names
+from omnigraph.lineage import TypeCounts as OutputCounts
+from omnigraph.lineage.inputs import graph_read
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import (
     BranchGoneError,
@@ -110,6 +113,7 @@ class _Request:
     """Addresses below which external blobs may be read, when their rows are copied."""
     terms: CommitTerms | None = None
     """What the commit depends on, in addition to its rows."""
+    job: Job = field(default=Job("python", "merge"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,11 +413,15 @@ class Merger:
         )
         properties = dict(request.properties)
         properties |= {f"resolved by {rule}": str(rows) for rule, rows in plan.resolved.items()}
+        lineage = _lineage(job, plan, self._repository.root, workers, operation_id)
         if request.terms is not None:
             if request.terms.merged_commit not in (None, job.merged_parent):
                 raise ReadSetConflictError(f"graph_head:{job.source_name}")
             request.terms.require(job.sides.target.state)
             properties |= request.terms.stated({})
+            if "job" in properties:
+                # Terms that name a job state the whole lineage.
+                lineage = {}
         if isinstance(request, RevertRequest):
             properties["reverted_commit_id"] = request.commit_id
         write = WriteJob(
@@ -427,7 +435,7 @@ class Merger:
                 created_at=clock.now_us(),
                 merged_parent_commit_id=job.merged_parent,
                 message=request.message,
-                properties=properties,
+                properties={**lineage, **properties},
             ),
             schema_hash=job.sides.target.schema.schema_hash,
             tables=tables,
@@ -537,6 +545,29 @@ def _row_conflicts(clashes: Mapping[str, list[Clash]], sides: _Sides) -> list[Co
         ]
         found += sorted(of_table, key=lambda conflict: (conflict.entity_id or "").encode())
     return found
+
+
+def _lineage(
+    job: _Job, plan: _Plan, root: str, workers: MergeWorkers, operation_id: str
+) -> dict[str, str]:
+    """Return what the commit says of a merge: the rows that it takes, and what they change."""
+    counts = {key: work.counts for key, work in (plan.adopted_work | plan.work).items()}
+    names = type_names(counts)
+    request = job.request
+    read = request.commit_id if isinstance(request, RevertRequest) else job.merged_parent
+    inputs = (
+        graph_read(root, key, read, rows=sum(counts[key])) for key in names if read is not None
+    )
+    outputs = (
+        OutputCounts(name, *counts[key], is_edge=TableKey(key).is_edge)
+        for key, name in names.items()
+    )
+    return Lineage(
+        job=request.job.of_run(operation_id),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        engine=runtime(workers.name),
+    ).to_properties()
 
 
 def _up_to_date(request: MergeRequest | RevertRequest) -> MergeResult:

@@ -14,12 +14,10 @@
 from __future__ import annotations
 
 import logging
-import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from itertools import count, groupby
 from pathlib import Path
 from typing import Final
@@ -35,6 +33,8 @@ from omnigraph.graph import (
     LoadResult,
     ReadTarget,
 )
+from omnigraph.lineage import runtime
+from omnigraph.lineage.transport import LongJob, live_events
 from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.branch import RunBranch, RunReplacedError
@@ -117,11 +117,18 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
             state=RunState.RUNNING,
             started_at=options.clock.now_us(),
             file_digest=file.digest,
+            file=str(file.path),
             branch=branch.name if file.uses_branch else None,
         )
         first = _RequireFirst(graph, file.name, published.last_run_id)
         run = OneRun(file, options, graph, branch, record, first)
-        return run.outcome(lambda: _read_and_publish(run, published))
+        with LongJob(
+            live_events(), record.job, "PIPELINE", options.clock.now_us, file=record.file
+        ) as long_job:
+            long_job.begin(record.started_at)
+            done = run.outcome(lambda: _read_and_publish(run, published))
+            long_job.has_commit, long_job.error = done.graph_commit_id is not None, done.error
+        return done
 
 
 def _read_and_publish(run: OneRun, published: Published) -> RunRecord:
@@ -239,7 +246,7 @@ class OneRun:
             inputs=prepared.inputs,
             watermarks=prepared.watermarks,
             files=prepared.files,
-            engine=_engine(workspace),
+            engine=runtime("spark", workspace.application_id),
         )
 
     def nothing_new(self) -> RunRecord:
@@ -352,6 +359,7 @@ class OneRun:
             branch=branch,
             expected_head=head,
             message=self.branch.message,
+            job=self.record.job,
             actor_id=self.options.actor_id,
             on_error="quarantine" if policy.quarantines else "fail",
             quarantine=folder,
@@ -448,16 +456,6 @@ class OneRun:
         return self.record
 
 
-def _engine(workspace: Workspace) -> dict[str, str]:
-    known = {
-        "engine": "spark",
-        "spark_app_id": workspace.application_id,
-        "omnigraph_version": version("omnigraph"),
-        "python_version": platform.python_version(),
-    }
-    return {key: value for key, value in known.items() if value is not None}
-
-
 def _by_key(result: LoadResult) -> dict[str, LoadCounts]:
     nodes = [(TableKey.node(name), counts) for name, counts in result.node_counts.items()]
     edges = [(TableKey.edge(name), counts) for name, counts in result.edge_counts.items()]
@@ -484,6 +482,7 @@ def _counts(
             deleted=replaced.get(key, 0),
             unchanged=one.unchanged,
             rejected=one.rejected,
+            is_edge=TableKey(key).is_edge,
         )
         for key, one in sorted(
             counts.items(), key=lambda item: (TableKey(item[0]).is_edge, item[0])

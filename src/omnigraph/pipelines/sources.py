@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from itertools import takewhile
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph import Graph, OpenMode
+from omnigraph.lineage.inputs import address, file_hash, files_digest, without_secrets
 from omnigraph.pipelines.file.model import Incremental, PipelineFile, Source
 from omnigraph.pipelines.file.read import FILE_FORMATS
 from omnigraph.pipelines.history import BranchLog, Published, commits_of
-from omnigraph.pipelines.record import InputRead, Watermark, file_hash
+from omnigraph.pipelines.record import InputRead, Watermark
 from omnigraph.spark.steps import FileInfo, SparkStepError, Workspace
 from omnigraph.spark.steps.workspace import mark_literal
-from omnigraph.texts import redacted
 
 _STORAGE: Final = "storage."
 _COMMITS_MAX: Final = "maxcommitspertrigger"
@@ -228,7 +227,7 @@ class _Preparing:
         files: Sequence[FileInfo] | None = None,
     ) -> InputRead:
         source = self._source
-        uri = source.table or ", ".join(source.paths)
+        uri = source.table or ", ".join(map(address, source.paths))
         if source.format == "jdbc":
             query = source.options.get("dbtable") or source.options.get("query")
             uri = f"{source.options['url']}#{query}"
@@ -236,11 +235,20 @@ class _Preparing:
             kind = "node" if "node" in source.options else "edge"
             type_name = source.options.get(kind)
             uri += "" if type_name is None else f"#{kind}:{type_name}"
-        shown = self._file.variables.hide(redacted(uri))
+            uri += "" if version is None else f"@{version}"
+        shown = self._file.variables.hide(without_secrets(uri))
         if files is None:
             return InputRead(source.name, shown, source.format, version, rows)
         size = sum(one.bytes for one in files)
-        return InputRead(source.name, shown, source.format, _digest(files), rows, size, len(files))
+        return InputRead(
+            source.name,
+            shown,
+            source.format,
+            rows=rows,
+            bytes=size,
+            files=len(files),
+            digest=files_digest(map(_hash, files)),
+        )
 
     # -- everything -------------------------------------------------------------------------------
 
@@ -401,7 +409,3 @@ def _without(read: Source, *names: str) -> Source:
 
 def _hash(one: FileInfo) -> str:
     return file_hash(one.path, one.bytes, one.modified_us)
-
-
-def _digest(files: Sequence[FileInfo]) -> str:
-    return f"sha256:{sha256(' '.join(map(_hash, files)).encode()).hexdigest()}"

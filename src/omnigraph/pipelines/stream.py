@@ -221,7 +221,8 @@ class _Stream:
 
     def _reads_little(self, prepared: Prepared) -> bool:
         """Whether the sources that are read whole are small files."""
-        whole = [one for one in prepared.inputs if not self.file.sources[one.source].is_stream]
+        streams = {name for name, source in self.file.sources.items() if source.is_stream}
+        whole = [one for one in prepared.inputs if one.source not in streams]
         return all(one.bytes is not None and one.bytes <= SMALL_BYTES for one in whole)
 
     def _leaving(self, changed: Sequence[str]) -> list[Mapped]:

@@ -107,6 +107,7 @@ class LoadOptionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     expected_head: str | None = None
     message: str | None = None
     properties: str | None = None
+    job: str | None = None
     embed: Literal["missing", "all", "off"] = "missing"
     on_duplicate: Literal["error", "last", "first", "combine"] = "error"
     edges: Literal["match", "add"] | None = None

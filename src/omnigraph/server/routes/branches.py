@@ -10,11 +10,11 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import MergeResult
+from omnigraph.graph import Job, MergeResult
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.http.decode import branch_name
-from omnigraph.server.routes.shapes import commit_shape
+from omnigraph.server.routes.shapes import NAMESPACE, commit_shape
 from omnigraph.wire.requests import BranchCreateRequest, BranchMergeRequest
 
 BYTES: Final = 256
@@ -95,6 +95,7 @@ def _merge(call: Call, request: BranchMergeRequest, source: str, target: str) ->
             properties=request.properties,
             retries=request.retries,
             actor_id=call.actor,
+            job=Job(NAMESPACE, "merge"),
         )
 
 

@@ -19,6 +19,7 @@ from omnigraph.graph import (
     BranchNotFoundError,
     CommitNotFoundError,
     Graph,
+    Job,
     ReadTarget,
     Selection,
     VersionRemovedError,
@@ -31,7 +32,7 @@ from omnigraph.server.http.streams import NDJSON, chunked
 from omnigraph.server.routes.answers import accepted
 from omnigraph.server.routes.branches import BYTES
 from omnigraph.server.routes.export import line_stream
-from omnigraph.server.routes.shapes import commit_shape
+from omnigraph.server.routes.shapes import NAMESPACE, commit_shape
 from omnigraph.wire.requests import ConflictsQuery, DiffQuery, RevertRequest
 
 LIMIT_DEFAULT: Final = 1000
@@ -111,6 +112,7 @@ async def revert(call: Call) -> Response:
                 message=request.message,
                 properties=request.properties,
                 retries=request.retries,
+                job=Job(NAMESPACE, "revert"),
             )
         )
     shape = {"reverted": commit_id, "branch": branch, "commit": commit_shape(result.commit)}

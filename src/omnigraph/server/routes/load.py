@@ -10,17 +10,18 @@ from typing import Any, Final
 from msgspec import UNSET
 from starlette.responses import Response
 
-from omnigraph.graph import BranchNotFoundError, LoadResult, Report
+from omnigraph.graph import BranchNotFoundError, Job, LoadResult, Report
 from omnigraph.server.call import JSON, Call, json_answer
 from omnigraph.server.errors import RequestError
 from omnigraph.server.http.decode import LOAD_BODY_MAX, branch_name, decode_json
 from omnigraph.server.routes.answers import accepted
 from omnigraph.server.routes.load_events import EVENTS, load_events
-from omnigraph.server.routes.shapes import commit_shape
+from omnigraph.server.routes.shapes import NAMESPACE, commit_shape
 from omnigraph.server.routes.spool import Spool
 from omnigraph.wire.requests import IngestRequest, LoadOptionsQuery, LoadQuery
 
 _NDJSON: Final = "application/x-ndjson"
+_JOB: Final = "load"
 
 
 async def load(call: Call) -> Response:
@@ -48,6 +49,7 @@ async def load_with_options(call: Call) -> Response:
         "expected_head": request.expected_head,
         "message": request.message,
         "properties": _properties(request.properties),
+        "job": Job(NAMESPACE, request.job or _JOB),
         "embed": request.embed,
         "on_duplicate": request.on_duplicate,
         "missing": None if request.missing is UNSET else request.missing,
@@ -137,7 +139,7 @@ def _load(
         branch=branch,
         from_branch=source,
         actor_id=call.actor,
-        **{"engine": "local", **options},
+        **{"engine": "local", "job": Job(NAMESPACE, _JOB), **options},
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from omnigraph.graph import GraphCommit
+
+NAMESPACE: Final = "http"
+"""Where the lineage of commits has the jobs of a server."""
 
 
 @overload

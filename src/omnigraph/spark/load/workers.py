@@ -84,6 +84,11 @@ class SparkLoadWorkers:
     embedder: RowEmbedder | None
     name: str = "spark"
 
+    @property
+    def application_id(self) -> str | None:
+        """The application of the session."""
+        return self.jobs.application_id
+
     def read(self, load: LoadState, snapshot: Snapshot) -> SparkRows:
         """Stage everything that the input has."""
         plan = self.source.plan_for(load.catalog)

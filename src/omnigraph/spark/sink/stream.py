@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -123,7 +123,7 @@ class GraphStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     def __init__(self, target: WriteTarget, schema: pa.Schema, identity: StreamIdentity) -> None:
-        self._target = target
+        self._target = replace(target, job=identity.app_id)
         self._schema = schema
         self._identity = identity
 

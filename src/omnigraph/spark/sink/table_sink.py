@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from omnigraph.clock import SystemClock
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph
+from omnigraph.lineage import Job
 from omnigraph.names import check_actor, check_commit_texts
 from omnigraph.schema import EntityType, NodeType
 from omnigraph.spark.load.side_files import SideFiles
@@ -104,6 +105,8 @@ class WriteTarget:
     operation_id: str = ""
     """Under which all tasks of the write leave their files."""
     on_duplicate: OnDuplicate = OnDuplicate.ERROR
+    job: str = "df.write"
+    """What the lineage of the commit calls the write."""
     order_by: tuple[str, ...] = ()
     """The columns by which several rows of one id are ordered."""
     identity: tuple[str, ...] = ()
@@ -366,6 +369,7 @@ def load_parts(
             actor_id=target.actor_id,
             message=target.message,
             properties=noted,
+            job=Job("spark", target.job),
             expected_head=expected_head,
         )
     finally:

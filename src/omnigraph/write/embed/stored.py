@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InvalidInputError, NotFoundError
+from omnigraph.lineage import Job, Lineage, TypeCounts, runtime, type_names
+from omnigraph.lineage.inputs import graph_read
 from omnigraph.manifest import CommitDraft, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.layout import Incarnation
@@ -74,6 +76,7 @@ class EmbedRequest:
     actor_id: str | None = None
     message: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    job: Job = field(default=Job("python", "embed"))
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,10 @@ class StoredEmbedding:
                 "embed",
                 request.actor_id,
                 message=request.message,
-                properties=request.properties,
+                properties={
+                    **request.properties,
+                    **self._lineage(request, delta, snapshot, operation_id).to_properties(),
+                },
             ),
             schema_hash=snapshot.state.head.schema_hash,
             tables=tables,
@@ -205,6 +211,27 @@ class StoredEmbedding:
             revalidate=validated.revalidate,
         )
         return self.committer.commit(job).commit
+
+    def _lineage(
+        self, request: EmbedRequest, delta: GraphDelta, snapshot: Snapshot, operation_id: str
+    ) -> Lineage:
+        """Return what the commit says: rows of the graph were read, their texts became vectors."""
+        root, read = self.repository.root, snapshot.commit_id
+        rows = {key: table.rows.num_rows for key, table in sorted(delta.tables.items())}
+        return Lineage(
+            job=request.job.of_run(operation_id),
+            inputs=tuple(graph_read(root, key, read, rows=rows[key]) for key in rows),
+            outputs=tuple(
+                TypeCounts(name, updated=rows[key]) for key, name in type_names(rows).items()
+            ),
+            columns={
+                f"{node.name}.{name}": [f"{node.name}.{embed.source}"]
+                for node in _chosen(snapshot.catalog, request.types)
+                if node.table_key in rows
+                for name, embed in node.embed_sources.items()
+            },
+            engine=runtime("local"),
+        )
 
     def _result(
         self,

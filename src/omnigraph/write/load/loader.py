@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
+from omnigraph.lineage import runtime
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import (
     BranchNotFoundError,
@@ -88,10 +89,11 @@ class Loader:
     def load(self, workers: LoadWorkers, options: LoadOptions) -> LoadResult:
         """Read everything, check it, and commit it once."""
         options.check()
+        run_id = self._repository.clock.ulid()
         with (
             self._target(options) as target,
             SpoolBudget(options.memory_max) as budget,
-            self._staging_record() as record,
+            self._staging_record(run_id) as record,
         ):
             snapshot = self._repository.history.snapshot(target.incarnation)
             self._committer.require_schema(snapshot.schema.schema_hash)
@@ -100,6 +102,8 @@ class Loader:
                     target.incarnation, Requirements(expected_head=options.expected_head)
                 )
             load = self._start(workers.source, options, snapshot, budget, record)
+            load.run_id = run_id
+            load.runtime = runtime(workers.name, workers.application_id)
             try:
                 rows = self._read(workers, load, snapshot)
                 commit = None
@@ -118,10 +122,9 @@ class Loader:
             finally:
                 load.intake.close()
 
-    def _staging_record(self) -> LazyRecord:
-        clock = self._repository.clock
-        records = StagingRecords(self._repository.store.objects, clock)
-        return LazyRecord(records, clock.ulid())
+    def _staging_record(self, operation_id: str) -> LazyRecord:
+        records = StagingRecords(self._repository.store.objects, self._repository.clock)
+        return LazyRecord(records, operation_id)
 
     # -- target -----------------------------------------------------------------------------------
 
@@ -331,7 +334,7 @@ class Loader:
                 actor_id=options.actor_id,
                 created_at=clock.now_us(),
                 message=options.message,
-                properties=_properties(load),
+                properties=_properties(load, snapshot),
             ),
             schema_hash=snapshot.schema.schema_hash,
             tables=tables,
@@ -393,12 +396,14 @@ def _require_no_conflicts(findings: Findings, load: LoadState) -> None:
         )
 
 
-def _properties(load: LoadState) -> Mapping[str, str]:
-    options = load.options
-    if options.terms is None:
-        return options.properties
-    counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
-    return {**options.properties, **options.terms.stated(counts)}
+def _properties(load: LoadState, snapshot: Snapshot) -> Mapping[str, str]:
+    options, stated = load.options, dict[str, str]()
+    if options.terms is not None:
+        counts = {key: load.counts(key) for key in sorted(load.intake.records_read)}
+        stated = options.terms.stated(counts)
+    # Terms that name a job state the whole lineage.
+    lineage = {} if "job" in stated else load.lineage(snapshot).to_properties()
+    return {**lineage, **options.properties, **stated}
 
 
 def _expected_head(load: LoadState, snapshot: Snapshot) -> str | None:

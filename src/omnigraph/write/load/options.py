@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from omnigraph.errors import InvalidInputError
+from omnigraph.lineage import Job
+from omnigraph.lineage.inputs import Described
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
 from omnigraph.schema.values.converted import ConversionMode
@@ -97,6 +99,9 @@ class LoadOptions:
     message: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     """Stored in the commit next to its message."""
+    job: Job = field(default=Job("python", "load"))
+    described: Described = field(default_factory=Described)
+    """What is read, for the lineage of the commit."""
     conversion: ConversionMode = ConversionMode.STRICT
     on_error: OnError = OnError.FAIL
     quarantine: Path | None = None

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from omnigraph.clock import Clock
+from omnigraph.lineage import Lineage, TypeCounts, type_names
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog
@@ -62,6 +63,10 @@ class LoadState:
     bases: TableBases
     budget: SpoolBudget
     timer: PhaseTimer
+    run_id: str = ""
+    """What the lineage calls this load, unless its job has a run of its own."""
+    runtime: Mapping[str, str] = field(default_factory=dict)
+    """The engine, for the lineage."""
     staged: dict[str, StagedTable] = field(default_factory=dict)
     """What the last attempt staged, by table."""
     types: Mapping[str, LoadedType] = field(default_factory=dict)
@@ -123,3 +128,27 @@ class LoadState:
         if self.options.matches_edges and nameless:
             records = "record has" if nameless == 1 else "records have"
             yield f"{nameless} {records} neither a key nor an id: a second load adds them again"
+
+    def lineage(self, snapshot: Snapshot) -> Lineage:
+        """Return what the commit of the last attempt says of this load."""
+        names = type_names({*self.intake.records_read, *self.staged})
+        return Lineage(
+            job=self.options.job.of_run(self.run_id),
+            inputs=self.options.described.with_rows(self.intake.records_read),
+            outputs=tuple(self._type_counts(key, name, snapshot) for key, name in names.items()),
+            columns=self.options.described.columns,
+            engine=self.runtime,
+        )
+
+    def _type_counts(self, key: str, name: str, snapshot: Snapshot) -> TypeCounts:
+        counts, staged = self.counts(key), self.staged.get(key, StagedTable(None))
+        is_replaced = self.options.mode is WriteMode.OVERWRITE and not staged.removed
+        return TypeCounts(
+            name,
+            inserted=counts.inserted,
+            updated=counts.updated,
+            deleted=snapshot.entry(key).row_count if is_replaced else staged.removed,
+            unchanged=counts.unchanged,
+            rejected=counts.rejected,
+            is_edge=TableKey(key).is_edge,
+        )

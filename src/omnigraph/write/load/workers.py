@@ -61,6 +61,11 @@ class LoadWorkers(Protocol):
         ...
 
     @property
+    def application_id(self) -> str | None:
+        """What the engine calls itself, where it is another process."""
+        ...
+
+    @property
     def source(self) -> LoadInput:
         """What is read."""
         ...
@@ -76,6 +81,7 @@ class LocalLoadWorkers:
 
     source: LoadSource
     name: str = "local"
+    application_id: None = None
 
     def read(self, load: LoadState, snapshot: Snapshot) -> LocalRows:  # noqa: ARG002 - the intake has it
         """Read everything into the intake."""

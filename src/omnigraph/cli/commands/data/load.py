@@ -83,6 +83,7 @@ from omnigraph.cli.output.output import json_option
     help="In an overwrite: remove stored edges whose nodes go, instead of refusing.",
 )
 @commit_options
+@click.option("--job", metavar="NAME", help="What the lineage of the commit calls this load.")
 @external_blob_option
 @click.option("--dry-run", is_flag=True, help="Check and count everything, and write nothing.")
 @engine_options(
@@ -112,6 +113,7 @@ def command(
     cascade: bool,
     message: str | None,
     properties: dict[str, str],
+    job: str | None,
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
     engine: str,
@@ -158,6 +160,7 @@ def command(
         cascade=cascade,
         message=message,
         properties=properties,
+        job=job,
         external_blob_bases=external_blob_bases,
         dry_run=dry_run,
         engine=engine,
