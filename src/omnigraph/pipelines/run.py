@@ -27,6 +27,7 @@ from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import ConflictError, OmnigraphError
 from omnigraph.graph import (
     BranchNotFoundError,
+    Catalog,
     CommitLog,
     CommitTerms,
     Graph,
@@ -37,7 +38,7 @@ from omnigraph.graph import (
 from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.branch import RunBranch, RunReplacedError
-from omnigraph.pipelines.checks import run_checks
+from omnigraph.pipelines.checks import checking_workspace, run_checks
 from omnigraph.pipelines.diagnostics import PipelineFileError
 from omnigraph.pipelines.file.model import PipelineFile, Publish
 from omnigraph.pipelines.history import (
@@ -171,19 +172,20 @@ class _Run:
             return self._ended(RunState.NOTHING_NEW)
         for source in prepared.without_columns:
             raise SourceEmptyError(source)
-        checking = Workspace(options.spark, file.spark)
-        steps = self._mapped(workspace, checking)
+        catalog = self.graph.schema.catalog()
+        checking = checking_workspace(file, options.spark, catalog)
+        steps = self._mapped(catalog, workspace, checking)
         columns = {name: read for step in steps for name, read in step.plain_columns.items()}
         self.record = replace(self.record, columns=columns)
         if not file.uses_branch:
             return self._load_directly(workspace, steps, prepared)
         return self._write_audit_publish(workspace, checking, steps, prepared)
 
-    def _mapped(self, workspace: Workspace, checking: Workspace) -> list[Mapped]:
+    def _mapped(
+        self, catalog: Catalog, workspace: Workspace, checking: Workspace | None
+    ) -> list[Mapped]:
         """Check views, mappings and checks against the columns that there are now."""
         findings = self.file.findings()
-        catalog = self.graph.schema.catalog()
-        checking.add_types_without_rows(catalog)
         steps = Analysis(self.file, catalog, workspace, checking, findings).run()
         findings.require_usable(str(self.file.path))
         return steps
@@ -212,7 +214,7 @@ class _Run:
     def _write_audit_publish(
         self,
         workspace: Workspace,
-        checking: Workspace,
+        checking: Workspace | None,
         steps: Sequence[Mapped],
         prepared: Prepared,
     ) -> RunRecord:
