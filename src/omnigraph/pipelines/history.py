@@ -135,7 +135,7 @@ class History:
 
 def history_of(graph: Graph, branch: str, pipeline: str) -> History:
     """Return the runs of a pipeline that loads this branch."""
-    published = published_runs(graph, _BranchLog(graph, branch), pipeline)
+    published = published_runs(graph, BranchLog(graph, branch), pipeline)
     known = {run.run_id for run in published.runs}
     others = [run for run in unpublished_runs(graph, pipeline) if run.run_id not in known]
     runs = sorted((*published.runs, *others), key=lambda run: run.started_at, reverse=True)
@@ -143,7 +143,9 @@ def history_of(graph: Graph, branch: str, pipeline: str) -> History:
 
 
 @dataclass(frozen=True)
-class _BranchLog:
+class BranchLog:
+    """The commits of a branch as it is now."""
+
     graph: Graph
     branch: str
 
@@ -154,4 +156,4 @@ class _BranchLog:
 
 def published_on(graph: Graph, branch: str, pipeline: str) -> Published:
     """Read the published runs of a pipeline on a branch."""
-    return published_runs(graph, _BranchLog(graph, branch), pipeline)
+    return published_runs(graph, BranchLog(graph, branch), pipeline)
