@@ -10,9 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from omnigraph.spark import (
@@ -21,6 +23,7 @@ from omnigraph.spark import (
     SparkStartError,
     get_spark,
     java_problem,
+    register,
 )
 from omnigraph.spark.session import _quiet_settings
 
@@ -208,3 +211,21 @@ def test_arrow_batches_cross_into_python_workers(spark: SparkSession) -> None:
 
     frame = spark.range(1_000).repartition(3).mapInArrow(doubled, "id long")
     assert frame.toArrow().column("id").to_numpy().sum() == 999_000
+
+
+def test_a_session_that_knows_the_format_already_is_left_as_it_is() -> None:
+    class Sources:
+        def __init__(self, condition: str) -> None:
+            self._condition = condition
+
+        def register(self, source: type) -> None:
+            name = {"provider": source.__name__}
+            raise AnalysisException(errorClass=self._condition, messageParameters=name)
+
+    class Session:
+        def __init__(self, condition: str) -> None:
+            self.dataSource = Sources(condition)
+
+    register(cast("SparkSession", Session("DATA_SOURCE_ALREADY_EXISTS")))
+    with pytest.raises(AnalysisException):
+        register(cast("SparkSession", Session("DATA_SOURCE_NOT_FOUND")))

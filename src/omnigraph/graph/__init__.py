@@ -65,7 +65,7 @@ from omnigraph.schema import Catalog
 from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
-from omnigraph.write.commit.terms import CommitLog, CommitTerms
+from omnigraph.write.commit.terms import CommitLog, CommitTerms, commits_of
 from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedResult
 from omnigraph.write.export.exporter import ExportResult
@@ -155,6 +155,7 @@ __all__ = [
     "accepted_schema",
     "apply_schema_by_cluster",
     "check_page",
+    "commits_of",
     "config_of_profile",
     "embed_records",
     "graph_identity",

@@ -59,7 +59,7 @@ _FORMAT: Final = "parquet"
 class GraphConfiguration(DestinationClientConfiguration):  # type: ignore[misc]  # dlt is optional
     """Which graph is loaded, and what its tables become."""
 
-    destination_type: Final[str] = dataclasses.field(  # type: ignore[misc]  # as dlt's own do
+    destination_type: Final[str] = dataclasses.field(
         default="omnigraph", init=False, repr=False, compare=False
     )
     uri: str = ""

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from omnigraph.errors import ConflictError, InvalidInputError
-from omnigraph.graph import BranchNotFoundError, CommitLog, CommitTerms, Graph
-from omnigraph.pipelines.history import BranchLog, commits_of
+from omnigraph.graph import BranchNotFoundError, CommitLog, CommitTerms, Graph, commits_of
 from omnigraph.schema import Catalog, EdgeType, EntityType
 
 MODES: Final = {"append": "append", "merge": "merge", "replace": "overwrite"}
@@ -205,7 +204,7 @@ class _Loading:
     actor_id: str | None
 
     def load(self, parts: Sequence[_Part]) -> str:
-        self._require_new(BranchLog(self.graph, self.branch))
+        self._require_new(self.graph.commits.log(self.branch))
         ordered = sorted(parts, key=lambda part: part.place)
         groups = [list(group) for _, group in groupby(ordered, key=lambda one: one.table.mode)]
         by_mode = {part.table.mode for part in parts}

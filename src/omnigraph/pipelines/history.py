@@ -9,15 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from omnigraph.graph import CommitLog, CommitNotFoundError, Graph, GraphCommit
+from omnigraph.graph import CommitLog, CommitNotFoundError, Graph, GraphCommit, commits_of
 from omnigraph.pipelines.record import RunRecord, RunState, Watermark, read_record
 
 BRANCHES: Final = "pipeline"
-_PAGE: Final = 500
 
 
 def run_branch(pipeline: str, run_id: str) -> str:
@@ -69,17 +67,6 @@ def published_runs(graph: Graph, log: CommitLog, pipeline: str) -> Published:
         and run.state is RunState.SUCCEEDED
     ]
     return Published(tuple({run.run_id: run for run in reversed(found)}.values())[::-1])
-
-
-def commits_of(log: CommitLog) -> Iterator[GraphCommit]:
-    """Yield the commits of a branch, newest first, a page at a time."""
-    before: int | None = None
-    while True:
-        page = log.commits(limit=_PAGE, before=before)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        before = page[-1].manifest_version
 
 
 def _record_of(graph: Graph, commit: GraphCommit, pipeline: str) -> RunRecord | None:
@@ -135,25 +122,13 @@ class History:
 
 def history_of(graph: Graph, branch: str, pipeline: str) -> History:
     """Return the runs of a pipeline that loads this branch."""
-    published = published_runs(graph, BranchLog(graph, branch), pipeline)
+    published = published_runs(graph, graph.commits.log(branch), pipeline)
     known = {run.run_id for run in published.runs}
     others = [run for run in unpublished_runs(graph, pipeline) if run.run_id not in known]
     runs = sorted((*published.runs, *others), key=lambda run: run.started_at, reverse=True)
     return History(pipeline, tuple(runs), published.watermarks)
 
 
-@dataclass(frozen=True)
-class BranchLog:
-    """The commits of a branch as it is now."""
-
-    graph: Graph
-    branch: str
-
-    def commits(self, *, limit: int | None = None, before: int | None = None) -> list[GraphCommit]:
-        """Return commits of the branch, newest first."""
-        return self.graph.commits.list(self.branch, limit=limit, before=before)
-
-
 def published_on(graph: Graph, branch: str, pipeline: str) -> Published:
     """Read the published runs of a pipeline on a branch."""
-    return published_runs(graph, BranchLog(graph, branch), pipeline)
+    return published_runs(graph, graph.commits.log(branch), pipeline)
