@@ -213,19 +213,29 @@ def test_arrow_batches_cross_into_python_workers(spark: SparkSession) -> None:
     assert frame.toArrow().column("id").to_numpy().sum() == 999_000
 
 
+class _Refusal(AnalysisException):
+    """What Spark raises, with the condition that it names."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__("refused")
+        self._named = condition
+
+    def getCondition(self) -> str:  # noqa: N802 - Spark's own name
+        return self._named
+
+
+class _Refusing:
+    """A session that registers no source."""
+
+    def __init__(self, condition: str) -> None:
+        self.dataSource = self
+        self._condition = condition
+
+    def register(self, _: type) -> None:
+        raise _Refusal(self._condition)
+
+
 def test_a_session_that_knows_the_format_already_is_left_as_it_is() -> None:
-    class Sources:
-        def __init__(self, condition: str) -> None:
-            self._condition = condition
-
-        def register(self, source: type) -> None:
-            name = {"provider": source.__name__}
-            raise AnalysisException(errorClass=self._condition, messageParameters=name)
-
-    class Session:
-        def __init__(self, condition: str) -> None:
-            self.dataSource = Sources(condition)
-
-    register(cast("SparkSession", Session("DATA_SOURCE_ALREADY_EXISTS")))
+    register(cast("SparkSession", _Refusing("DATA_SOURCE_ALREADY_EXISTS")))
     with pytest.raises(AnalysisException):
-        register(cast("SparkSession", Session("DATA_SOURCE_NOT_FOUND")))
+        register(cast("SparkSession", _Refusing("DATA_SOURCE_NOT_FOUND")))
