@@ -65,7 +65,7 @@ from omnigraph.schema import Catalog
 from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
-from omnigraph.write.commit.terms import CommitLog, CommitTerms, commits_of
+from omnigraph.write.commit.terms import CommitLog, CommitPages, CommitTerms, all_commits
 from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedResult
 from omnigraph.write.export.exporter import ExportResult
@@ -90,6 +90,7 @@ __all__ = [
     "CommitLog",
     "CommitNotFoundError",
     "CommitPage",
+    "CommitPages",
     "CommitTerms",
     "Damage",
     "DatasetCleanup",
@@ -153,9 +154,9 @@ __all__ = [
     "TagNotFoundError",
     "VersionRemovedError",
     "accepted_schema",
+    "all_commits",
     "apply_schema_by_cluster",
     "check_page",
-    "commits_of",
     "config_of_profile",
     "embed_records",
     "graph_identity",

@@ -10,7 +10,6 @@ from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
 from omnigraph.names import choice
 from omnigraph.policy import Action
-from omnigraph.write.commit.terms import CommitLog
 
 
 class GraphCommits(Part):
@@ -61,7 +60,3 @@ class GraphCommits(Part):
         `before` is a manifest version: only older commits are listed.
         """
         return self._session.state_of(branch).commits(limit=limit, before=before)
-
-    def log(self, branch: str | None = None) -> CommitLog:
-        """Return the commits of a branch as they are now, to be read page by page."""
-        return self._session.state_of(branch)

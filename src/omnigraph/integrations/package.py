@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -20,7 +21,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from omnigraph.errors import ConflictError, InvalidInputError
-from omnigraph.graph import BranchNotFoundError, CommitLog, CommitTerms, Graph, commits_of
+from omnigraph.graph import (
+    BranchNotFoundError,
+    CommitLog,
+    CommitPages,
+    CommitTerms,
+    Graph,
+    all_commits,
+)
 from omnigraph.schema import Catalog, EdgeType, EntityType
 
 MODES: Final = {"append": "append", "merge": "merge", "replace": "overwrite"}
@@ -204,7 +212,7 @@ class _Loading:
     actor_id: str | None
 
     def load(self, parts: Sequence[_Part]) -> str:
-        self._require_new(self.graph.commits.log(self.branch))
+        self._require_new_in(partial(self.graph.commits.list, self.branch))
         ordered = sorted(parts, key=lambda part: part.place)
         groups = [list(group) for _, group in groupby(ordered, key=lambda one: one.table.mode)]
         by_mode = {part.table.mode for part in parts}
@@ -256,7 +264,10 @@ class _Loading:
         return CommitTerms(self._require_new, lambda _: stated, commits_unchanged=True)
 
     def _require_new(self, log: CommitLog) -> None:
-        for commit in commits_of(log):
+        self._require_new_in(log.commits)
+
+    def _require_new_in(self, pages: CommitPages) -> None:
+        for commit in all_commits(pages):
             if _job_of(commit.properties) == self.package.job:
                 raise PackageLandedError(
                     self.package.name, self.package.run_id, commit.graph_commit_id

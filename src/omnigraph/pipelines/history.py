@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from omnigraph.graph import CommitLog, CommitNotFoundError, Graph, GraphCommit, commits_of
+from omnigraph.graph import CommitNotFoundError, CommitPages, Graph, GraphCommit, all_commits
 from omnigraph.pipelines.record import RunRecord, RunState, Watermark, read_record
 
 BRANCHES: Final = "pipeline"
@@ -58,11 +59,11 @@ class Published:
         return next((run for run in self.runs if run.run_id == run_id), None)
 
 
-def published_runs(graph: Graph, log: CommitLog, pipeline: str) -> Published:
+def published_runs(graph: Graph, pages: CommitPages, pipeline: str) -> Published:
     """Read the published runs of a pipeline from the commits of a branch."""
     found = [
         run
-        for commit in commits_of(log)
+        for commit in all_commits(pages)
         if (run := _record_of(graph, commit, pipeline)) is not None
         and run.state is RunState.SUCCEEDED
     ]
@@ -122,7 +123,7 @@ class History:
 
 def history_of(graph: Graph, branch: str, pipeline: str) -> History:
     """Return the runs of a pipeline that loads this branch."""
-    published = published_runs(graph, graph.commits.log(branch), pipeline)
+    published = published_runs(graph, partial(graph.commits.list, branch), pipeline)
     known = {run.run_id for run in published.runs}
     others = [run for run in unpublished_runs(graph, pipeline) if run.run_id not in known]
     runs = sorted((*published.runs, *others), key=lambda run: run.started_at, reverse=True)
@@ -131,4 +132,4 @@ def history_of(graph: Graph, branch: str, pipeline: str) -> History:
 
 def published_on(graph: Graph, branch: str, pipeline: str) -> Published:
     """Read the published runs of a pipeline on a branch."""
-    return published_runs(graph, graph.commits.log(branch), pipeline)
+    return published_runs(graph, partial(graph.commits.list, branch), pipeline)

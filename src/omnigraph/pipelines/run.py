@@ -315,7 +315,7 @@ class _Run:
 
     def _require_first(self, log: CommitLog) -> None:
         """Refuse to publish after another run of the pipeline."""
-        newer = published_runs(self.graph, log, self.file.name).last_run_id
+        newer = published_runs(self.graph, log.commits, self.file.name).last_run_id
         if newer is not None and newer != self.published.last_run_id:
             raise RunOvertakenError(self.file.name, newer)
 

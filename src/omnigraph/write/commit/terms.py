@@ -28,11 +28,19 @@ class CommitLog(Protocol):
         ...
 
 
-def commits_of(log: CommitLog) -> Iterator[GraphCommit]:
+class CommitPages(Protocol):
+    """Reads the commits of a branch."""
+
+    def __call__(self, *, limit: int | None = None, before: int | None = None) -> list[GraphCommit]:
+        """Return commits, newest first; `before` is a manifest version."""
+        ...
+
+
+def all_commits(pages: CommitPages) -> Iterator[GraphCommit]:
     """Yield the commits of a branch, newest first, a page at a time."""
     before: int | None = None
     while True:
-        page = log.commits(limit=_PAGE, before=before)
+        page = pages(limit=_PAGE, before=before)
         yield from page
         if len(page) < _PAGE:
             return
