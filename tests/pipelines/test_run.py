@@ -145,7 +145,8 @@ def test_rows_that_break_a_rule_are_rejected_and_counted_in_the_commit(world: Pl
 
 def test_a_quarantine_without_room_fails_the_run_and_publishes_nothing(world: Place) -> None:
     rows = 4_000
-    world.parquet("in/a.parquet", name=[None] * rows, country=["x" * 200] * rows)
+    names = ["ann", *[None] * rows]
+    world.parquet("in/a.parquet", name=names, country=["x" * 200] * len(names))
     pipeline = world.pipeline(PEOPLE + "on_error: {policy: quarantine, dir: rejects}\n")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
