@@ -25,6 +25,7 @@ from _pytest.mark.structures import ParameterSet
 import omnigraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
+from support.optional import importable_modules
 from support.pages import DOCS, ROOT, PageRun, anchors_of, blocks_of, links_of, matches
 from support.s3 import serve_s3
 
@@ -143,10 +144,8 @@ def subclasses(kind: type[OmnigraphError]) -> set[type[OmnigraphError]]:
 
 
 def modules() -> Iterator[ModuleType]:
-    """Import everything, also what no package lists."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        yield import_module(".".join(part for part in parts if part != "__init__"))
+    """Import everything that can be, also what no package lists."""
+    yield from map(import_module, importable_modules())
 
 
 def registries() -> dict[str, set[str]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import doctest
-import pkgutil
 from importlib import import_module
 
 import pytest
 
-import omnigraph
+from support.optional import importable_modules
 
-MODULES = sorted(module.name for module in pkgutil.walk_packages(omnigraph.__path__, "omnigraph."))
+MODULES = list(importable_modules())
 
 
 def test_the_package_has_examples() -> None:

@@ -12,8 +12,8 @@ from traceback import format_exception
 
 import pytest
 
-import omnigraph
 from omnigraph import SourceError, compile_schema
+from omnigraph.cluster.diagnostics import Diagnostic
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.hints import COMMAND_ONLY, in_python
 from omnigraph.manifest.errors import TagExistsError
@@ -23,12 +23,12 @@ from omnigraph.schema.migration.steps import UnsupportedChange
 from omnigraph.spark.sink.stream import LastBatch
 from omnigraph.write.rules.stored_checks import BrokenRule, Offender
 from omnigraph.write.rules.violations import KeyConflict, Violation
-
-PACKAGE = Path(omnigraph.__file__).parent
+from support.optional import importable_modules
 
 VIOLATION = Violation(3, "Person", "age", "x", "enum", "V201", "invalid enum value")
 SAMPLES: dict[str, object] = {
     "BlobSelector": BlobSelector("node", "Doc", "d7", "scan"),
+    "tuple[Diagnostic, ...]": (Diagnostic("state_missing", "error", "state.json", "it is gone"),),
     "KeyConflict": KeyConflict("node", "Person", "ann", is_stored=True),
     "LastBatch": LastBatch(4, "checkpoint"),
     "Path": Path("folder/file"),
@@ -60,9 +60,8 @@ def overrides(kind: type[OmnigraphError], name: str) -> bool:
 
 def declared() -> list[type[OmnigraphError]]:
     """Return the classes that are made from their fields, without a constructor of their own."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        import_module(".".join(part for part in parts if part != "__init__"))
+    for name in importable_modules():
+        import_module(name)
     ours = {kind for kind in kinds() if kind.__module__.startswith("omnigraph.")}
     made = (kind for kind in ours if kind.template or overrides(kind, "_message"))
     return sorted(made, key=lambda kind: kind.__name__)

@@ -152,7 +152,13 @@ ROOMS: tuple[Room, ...] = (
         17,
         "cluster",
         "declared graphs: config, plan, apply, state lock",
-        (*_GROUND, "syntax", "schema", "query", "policy", "store", "graph", "engine"),
+        (*_GROUND, "syntax", "schema", "query", "policy", "store", "graph", "engine", "pipelines"),
+    ),
+    Room(
+        17,
+        "integrations",
+        "graphs as destinations of other tools",
+        (*_GROUND, "schema", "graph"),
     ),
     Room(18, "web", "static files of the web UI", ()),
     Room(
@@ -183,6 +189,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "xxhash": "store",
     "cedarpy": "policy",
     "pyspark": "spark",
+    "dlt": "integrations",
     "fastapi": "server",
     "starlette": "server",
     "uvicorn": "server",

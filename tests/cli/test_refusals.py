@@ -18,6 +18,7 @@ from omnigraph.cli.app import COMMANDS, root
 from omnigraph.cli.capabilities import RULES
 from omnigraph.errors import OmnigraphError
 from omnigraph.syntax import SourceError
+from support.optional import importable_modules
 from support.terminal import Terminal
 
 PACKAGE = Path(omnigraph.__file__).parent
@@ -33,19 +34,13 @@ STEP_IN_THE_MESSAGE = {
 """Errors without a hint, because their message ends with the step; the table below shows each."""
 
 
-def modules() -> Iterator[str]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        yield ".".join(part for part in parts if part != "__init__")
-
-
 def below(kind: type[OmnigraphError]) -> set[type[OmnigraphError]]:
     return {kind}.union(*(below(child) for child in kind.__subclasses__()))
 
 
 def raised_errors() -> list[type[OmnigraphError]]:
     """Return the errors that are raised as they are: all but those that only group others."""
-    for name in modules():
+    for name in importable_modules():
         import_module(name)
     ours = (kind for kind in below(OmnigraphError) if kind.__module__.startswith("omnigraph."))
     leaves = (kind for kind in ours if not kind.__subclasses__() or kind is SourceError)

@@ -69,7 +69,13 @@ def lab(omnigraph: Terminal) -> Terminal:
         "papers.pg": "node Paper { doi: String @key }\n",
         "a.gq": "query all() { match { $p: Paper } return { $p.doi } }\n",
         "p.yaml": "version: 1\n",
-        "n.yaml": "{version: 1, target: {graph: papers}}\n",
+        "n.yaml": """\
+version: 1
+name: nightly
+target: {graph: papers}
+sources: {rows: {format: csv, path: rows.csv}}
+load: [{node: Paper, from: rows, mode: merge}]
+""",
         "cluster.yaml": """\
 version: 1
 state: {lock: false}

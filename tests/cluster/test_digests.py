@@ -83,7 +83,13 @@ def test_a_configuration_is_digested_with_its_resources_by_address() -> None:
 SCHEMA = "node Paper { doi: String @key }\n"
 QUERIES = "query all() { match { $p: Paper } return { $p.doi } }\n"
 POLICY = "version: 1\n"
-PIPELINE = "{version: 1, target: {graph: papers}}\n"
+PIPELINE = """\
+version: 1
+name: nightly
+target: {graph: papers}
+sources: {rows: {format: csv, path: rows.csv}}
+load: [{node: Paper, from: rows, mode: merge}]
+"""
 FULL = """\
 version: 1
 metadata: {name: lab}

@@ -18,7 +18,13 @@ FILES = {
     "papers.pg": "node Paper { doi: String @key }\n",
     "a.gq": "query all() { match { $p: Paper } return { $p.doi } }\n",
     "readers.yaml": "version: 1\n",
-    "nightly.yaml": "{version: 1, target: {graph: papers}}\n",
+    "nightly.yaml": """\
+version: 1
+name: nightly
+target: {graph: papers}
+sources: {rows: {format: csv, path: rows.csv}}
+load: [{node: Paper, from: rows, mode: merge}]
+""",
     "cluster.yaml": """\
 version: 1
 providers: {embedding: {emb: {kind: gemini, model: m, api_key: "${KEY}"}, other: {kind: mock}}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 from pathlib import Path
 
@@ -140,6 +141,26 @@ def test_rows_that_break_a_rule_are_rejected_and_counted_in_the_commit(world: Pl
     assert failed.state is RunState.FAILED
     assert world.operations == ["load", "init"]
     assert world.pipeline(text).history().runs[0].error == failed.error
+
+
+def test_a_quarantine_without_room_fails_the_run_and_publishes_nothing(world: Place) -> None:
+    rows = 4_000
+    names = ["ann", *[None] * rows]
+    world.parquet("in/a.parquet", name=names, country=["x" * 200] * len(names))
+    pipeline = world.pipeline(PEOPLE + "on_error: {policy: quarantine, dir: rejects}\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(text: str) -> None:
+        if text.startswith("loading"):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+
+    try:
+        run = pipeline.run(report=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert run.state is RunState.FAILED
+    assert "cannot be written: File too large" in (run.error or "")
+    assert world.operations == ["init"]
 
 
 def test_steps_of_different_modes_are_published_together(world: Place) -> None:

@@ -10,9 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from omnigraph.spark import (
@@ -21,6 +23,7 @@ from omnigraph.spark import (
     SparkStartError,
     get_spark,
     java_problem,
+    register,
 )
 from omnigraph.spark.session import _quiet_settings
 
@@ -208,3 +211,31 @@ def test_arrow_batches_cross_into_python_workers(spark: SparkSession) -> None:
 
     frame = spark.range(1_000).repartition(3).mapInArrow(doubled, "id long")
     assert frame.toArrow().column("id").to_numpy().sum() == 999_000
+
+
+class _Refusal(AnalysisException):
+    """What Spark raises, with the condition that it names."""
+
+    def __init__(self, condition: str) -> None:
+        super().__init__("refused")
+        self._named = condition
+
+    def getCondition(self) -> str:  # noqa: N802 - Spark's own name
+        return self._named
+
+
+class _Refusing:
+    """A session that registers no source."""
+
+    def __init__(self, condition: str) -> None:
+        self.dataSource = self
+        self._condition = condition
+
+    def register(self, _: type) -> None:
+        raise _Refusal(self._condition)
+
+
+def test_a_session_that_knows_the_format_already_is_left_as_it_is() -> None:
+    register(cast("SparkSession", _Refusing("DATA_SOURCE_ALREADY_EXISTS")))
+    with pytest.raises(AnalysisException):
+        register(cast("SparkSession", _Refusing("DATA_SOURCE_NOT_FOUND")))

@@ -84,7 +84,7 @@ RULES: Final[dict[str, Rule]] = {
     "init": Rule(Capability.DIRECT, _NONE, _A_URI),
     "recovery": Rule(Capability.DIRECT, _STORE, _A_URI),
     "schema plan": Rule(Capability.DIRECT, _STORE, _A_URI),
-    "pipeline": Rule(Capability.DIRECT, _STORE | {"as"}, _A_URI),
+    "pipeline": Rule(Capability.DIRECT, _STORE | {"as", "cluster"}, _A_URI_OR_CLUSTER),
     "cluster": Rule(Capability.CONTROL, _NONE, _A_CONFIG),
     "cluster apply": Rule(Capability.CONTROL, frozenset({"as"}), _A_CONFIG),
     "cluster approve": Rule(Capability.CONTROL, frozenset({"as"}), _A_CONFIG),

@@ -69,7 +69,7 @@ from omnigraph.schema import Catalog
 from omnigraph.search.embedding.config import EmbeddingConfig, config_of_profile
 from omnigraph.search.embedding.file import EmbedFileRequest, EmbedFileResult, EmbedSpec, Selector
 from omnigraph.syntax import SourceText
-from omnigraph.write.commit.terms import CommitLog, CommitTerms
+from omnigraph.write.commit.terms import CommitLog, CommitPages, CommitTerms, all_commits
 from omnigraph.write.embed.row_embedder import EmbedMode
 from omnigraph.write.embed.stored import EmbedResult
 from omnigraph.write.export.exporter import ExportResult
@@ -95,6 +95,7 @@ __all__ = [
     "CommitLog",
     "CommitNotFoundError",
     "CommitPage",
+    "CommitPages",
     "CommitTerms",
     "Damage",
     "DatasetCleanup",
@@ -168,6 +169,7 @@ __all__ = [
     "Trace",
     "VersionRemovedError",
     "accepted_schema",
+    "all_commits",
     "apply_schema_by_cluster",
     "check_page",
     "commits_since",

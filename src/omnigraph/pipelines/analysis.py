@@ -6,7 +6,10 @@ run make these checks, so that a file that a run takes is one that `validate` ac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from omnigraph.pipelines.contracts.bind import check_rule, gq_columns
 from omnigraph.pipelines.diagnostics import Findings, did_you_mean
@@ -33,7 +36,7 @@ class Analysis:
     catalog: Catalog | None
     workspace: Workspace | None
     checking: Workspace | None
-    """Where the types of the graph are tables, for checks in SQL."""
+    """Where the types of the graph are tables, for checks in SQL; None if there are none."""
     findings: Findings
     unknown: set[str] = field(default_factory=set)
     """Tables whose columns are not known."""
@@ -94,20 +97,8 @@ class Analysis:
                     f"column '{name}' of '{step.source}' is no property of '{entity_type.name}'"
                 )
                 self.findings.warning("not_loaded", step.path, f"{message} and is not loaded")
-        has_identity = step.kind == "edge" or entity_type.key or "id" in found.expressions
-        if step.mode == "merge" and not has_identity:
-            message = (
-                f"nodes of '{entity_type.name}' have neither a key nor 'id', so every run adds them"
-                " again"
-            )
-            self.findings.warning("nodes_without_id", step.path, message)
         self._require_ids(found)
-        kinds_hold = [
-            self._expression(found, column, text)
-            for column, text in found.expressions.items()
-            if column in (*loadable(entity_type), *step.ends)
-        ]
-        return found if names_hold and all(kinds_hold) else None
+        return found if self._expressions_hold(found) and names_hold else None
 
     def _require_ids(self, found: Mapped) -> None:
         """Refuse rows of a followed graph that could not be found again to be deleted."""
@@ -140,26 +131,50 @@ class Analysis:
             self.findings.error("missing_property", path, message)
         return not missing
 
-    def _expression(self, found: Mapped, column: str, text: str) -> bool:
+    def _expressions_hold(self, found: Mapped) -> bool:
+        known = (*loadable(found.entity_type), *found.step.ends)
+        texts = {name: text for name, text in found.expressions.items() if name in known}
+        made = self._columns(found, texts)
+        kinds_hold = [self._kind_holds(found, column) for column in made]
+        return len(made) == len(texts) and all(kinds_hold)
+
+    def _columns(self, found: Mapped, texts: Mapping[str, str]) -> list[pa.Field]:
+        """Return the columns of the expressions that Spark takes; the others are findings."""
         assert self.workspace is not None  # noqa: S101 - steps are looked at only with one
+        source = found.step.source
+        try:
+            # One look at all of them is enough unless one is wrong.
+            return list(self.workspace.mapped_columns(source, texts)) if texts else []
+        except SparkStepError as error:
+            together = error.reason
+        made: list[pa.Field] = []
+        for column, text in texts.items():
+            try:
+                made += self.workspace.mapped_columns(source, {column: text})
+            except SparkStepError as error:
+                self.findings.error("bad_sql", self._path_of(found, column), error.reason)
+        if len(made) == len(texts):
+            # Each is right alone: an aggregate next to a column, for example.
+            self.findings.error("bad_sql", found.step.path, together)
+            return []
+        return made
+
+    def _path_of(self, found: Mapped, column: str) -> str:
         step = found.step
         path = f"{step.path}.{column}" if column in step.ends else f"{step.path}.map.{column}"
-        path = path if path in self.file.locations else step.path
-        try:
-            made = self.workspace.mapped_column(step.source, column, text)
-        except SparkStepError as error:
-            self.findings.error("bad_sql", path, error.reason)
-            return False
-        if step.source in self.untyped:
+        return path if path in self.file.locations else step.path
+
+    def _kind_holds(self, found: Mapped, made: pa.Field) -> bool:
+        if found.step.source in self.untyped:
             return True
-        prop = found.entity_type.properties.get(column)
+        prop = found.entity_type.properties.get(made.name)
         problem = (
-            end_problem(made.type, found.entity_type.name, column)
+            end_problem(made.type, found.entity_type.name, made.name)
             if prop is None
-            else kind_problem(made.type, prop.prop_type, column)
+            else kind_problem(made.type, prop.prop_type, made.name)
         )
         if problem is not None:
-            self.findings.error("wrong_type", path, problem)
+            self.findings.error("wrong_type", self._path_of(found, made.name), problem)
         return problem is None
 
     # -- checks -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Final
 
 from omnigraph.graph import Graph, OpenMode
 from omnigraph.pipelines.analysis import Analysis
+from omnigraph.pipelines.checks import checking_workspace
 from omnigraph.pipelines.file.model import PipelineFile
 from omnigraph.pipelines.history import Published, published_on
 from omnigraph.pipelines.mapping import Mapped
@@ -87,11 +88,11 @@ def plan_pipeline(
         if file.trigger is None:
             published = published_on(graph, target.branch, file.name)
         catalog = graph.schema.catalog()
-    workspace, checking = Workspace(spark, file.spark), Workspace(spark, file.spark)
+    workspace = Workspace(spark, file.spark)
     prepared = prepare_sources(as_batch(file), workspace, published)
     for source in prepared.without_columns:
         raise SourceEmptyError(source)
-    checking.add_types_without_rows(catalog)
+    checking = checking_workspace(file, spark, catalog)
     findings = file.findings()
     steps = Analysis(file, catalog, workspace, checking, findings).run()
     findings.require_usable(str(file.path))

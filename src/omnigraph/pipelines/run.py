@@ -38,7 +38,7 @@ from omnigraph.lineage.transport import LongJob, live_events
 from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
 from omnigraph.pipelines.branch import RunBranch, RunReplacedError
-from omnigraph.pipelines.checks import run_checks
+from omnigraph.pipelines.checks import checking_workspace, run_checks
 from omnigraph.pipelines.deletions import left_ids
 from omnigraph.pipelines.diagnostics import PipelineFileError
 from omnigraph.pipelines.file.model import PipelineFile, Publish
@@ -142,15 +142,14 @@ def _read_and_publish(run: OneRun, published: Published) -> RunRecord:
         return run.nothing_new()
     for source in prepared.without_columns:
         raise SourceEmptyError(source)
-    checking = Workspace(options.spark, file.spark)
-    checking.add_types_without_rows(run.graph.schema.catalog())
+    checking = checking_workspace(file, options.spark, run.graph.schema.catalog())
     steps = mapped_steps(file, run.graph, workspace, checking)
     commits_unchanged = prepared.moved or not prepared.news
     return run.publish(RunTables(workspace, checking, steps, commits_unchanged=commits_unchanged))
 
 
 def mapped_steps(
-    file: PipelineFile, graph: Graph, workspace: Workspace, checking: Workspace
+    file: PipelineFile, graph: Graph, workspace: Workspace, checking: Workspace | None
 ) -> list[Mapped]:
     """Check views, mappings and checks against the columns that there are now."""
     findings = file.findings()
@@ -199,7 +198,7 @@ class RunTables:
     """The rows that a run publishes, and the tables of its checks."""
 
     workspace: Workspace
-    checking: Workspace
+    checking: Workspace | None
     steps: Sequence[Mapped]
     commits_unchanged: bool
     """Whether there is a commit even if no row changes, for what it says of the run."""

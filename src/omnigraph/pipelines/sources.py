@@ -275,20 +275,18 @@ class _Preparing:
         name, column, workspace = self._source.name, incremental.by, self._workspace
         workspace.add_source(self._source)
         sql_type = workspace.mark_type(name, column)
-        after = None
+        after = least = None
         if self._mark is not None:
             after = mark_literal(self._mark.value, sql_type, incremental.overlap_s)
-        high = workspace.high_mark(name, column, after)
+            least = mark_literal(self._mark.value, sql_type)
+        high = workspace.high_mark(name, column, after=after, least=least)
         if high.rows_without:
             raise SourceRowsError(name, high.rows_without, column)
-        if high.value is None:
+        if high.value is None or high.mark is None:
             workspace.leave_no_row(name)
             return _Found(self._described(rows=0), self._mark, has_news=False)
         workspace.narrow(name, column, after, mark_literal(high.value, sql_type))
-        value = high.value
-        if self._mark is not None:
-            value = workspace.later(self._mark.value, value, sql_type)
-        mark = Watermark("by", value, sql_type)
+        mark = Watermark("by", high.mark, sql_type)
         moved = self._mark is None or mark.value != self._mark.value
         return _Found(self._described(rows=high.rows), mark, moved=moved)
 

@@ -24,6 +24,7 @@ from typing import Final
 from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.graph import CommitLog, Graph
 from omnigraph.pipelines.branch import RunBranch
+from omnigraph.pipelines.checks import checking_workspace
 from omnigraph.pipelines.file.model import PipelineFile, Source
 from omnigraph.pipelines.file.view_order import sources_of
 from omnigraph.pipelines.history import BranchLog, Published, newest_run
@@ -122,7 +123,7 @@ class _Stream:
     last: RunRecord | None = None
     steps: Sequence[Mapped] = ()
     batches: MicroBatches = field(init=False)
-    checking: Workspace = field(init=False)
+    checking: Workspace | None = field(init=False)
     sources: str = field(init=False)
 
     def run(self) -> RunRecord | None:
@@ -133,7 +134,7 @@ class _Stream:
         self.sources = sources_digest(file)
         self._require_same_sources()
         workspace = Workspace(options.spark, file.spark)
-        self.checking = Workspace(options.spark, file.spark)
+        self.checking = None
         self.batches = MicroBatches(
             workspace,
             _reads(file),
@@ -168,7 +169,8 @@ class _Stream:
         empty = Workspace(self.options.spark, self.file.spark)
         prepare_batch(self.file, empty, Published())
         self.batches.add_columns(empty)
-        self.checking.add_types_without_rows(self.graph.schema.catalog())
+        catalog = self.graph.schema.catalog()
+        self.checking = checking_workspace(self.file, self.options.spark, catalog)
         self.steps = mapped_steps(self.file, self.graph, empty, self.checking)
 
     # -- a micro-batch ----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from omnigraph.engine import engine_named
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Catalog, Graph, OpenMode
 from omnigraph.pipelines.analysis import Analysis
+from omnigraph.pipelines.checks import checking_workspace
 from omnigraph.pipelines.diagnostics import Diagnostic, Findings
 from omnigraph.pipelines.file.model import PipelineFile, Source
 from omnigraph.pipelines.file.read import read_pipeline
@@ -70,12 +71,10 @@ def validate_file(file: PipelineFile, *, spark: object | None = None) -> Validat
         return Validation(findings.sorted)
     try:
         workspace = Workspace(spark, file.spark)
-        checking = Workspace(spark, file.spark)
+        checking = checking_workspace(file, spark, catalog)
     except SparkStepError as error:
         findings.error("bad_setting", "spark", str(error))
         return Validation(findings.sorted)
-    if catalog is not None:
-        checking.add_types_without_rows(catalog)
     analysis = Analysis(file, catalog, workspace, checking, findings)
     for source in file.sources.values():
         _add_columns(source, analysis, workspace)

@@ -127,9 +127,16 @@ def get_spark(*, master: str | None = None, remote: str | None = None) -> SparkS
 
 def register(spark: SparkSession) -> None:
     """Make the format `omnigraph` known to a session whose workers do not find it by themselves."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 optional library
+
     from omnigraph.spark.source.data_source import OmnigraphSource  # noqa: PLC0415 needs the optional library
 
-    spark.dataSource.register(OmnigraphSource)
+    try:
+        spark.dataSource.register(OmnigraphSource)
+    except AnalysisException as error:
+        # A session that found the installed package refuses a second source of this name.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 # -- Spark Connect --------------------------------------------------------------------------------

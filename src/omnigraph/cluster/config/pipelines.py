@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from omnigraph.cluster.addresses import Address
 from omnigraph.cluster.config.files import Content, Files
@@ -41,7 +42,26 @@ def load_pipeline(
         return LoadedPipeline(content, None), [error("pipeline_invalid", path, message)]
     graph, found = find_graph(target, graph_ids, path)
     named = [replace(each, message=f"{content.path}: {each.message}") for each in found]
-    return LoadedPipeline(content, graph), named
+    return LoadedPipeline(content, graph), [*named, *_checked(content, path)]
+
+
+def _checked(content: Content, path: str) -> list[Diagnostic]:
+    """Return what is wrong inside a pipeline; nothing is known of it where PySpark is missing."""
+    if find_spec("pyspark") is None:
+        return []
+    from omnigraph.pipelines.file.read import read_pipeline  # noqa: PLC0415 needs the optional library
+
+    _, found = read_pipeline(content.data.decode(), path=content.file)
+    # The variables of a run need not be those of whoever checks the files.
+    return [
+        Diagnostic(
+            "pipeline_invalid",
+            "warning" if each.code == "unknown_variable" else each.severity,
+            path,
+            on_one_line(f"{content.path}:{each.line}:{each.column}: {each.message}"),
+        )
+        for each in found
+    ]
 
 
 def _target(data: bytes) -> str:

@@ -298,7 +298,7 @@ class _Reader:
         if source.format != "omnigraph" or not {"node", "edge"} & set(source.options):
             message = "'version' is for sources of format omnigraph that name a 'node' or 'edge'"
             if source.format in ("delta", "iceberg"):
-                message += f"; for {source.format} use 'by'"
+                message += f"; versions of {source.format} tables are not read: use 'by'"
             self._findings.error("not_supported", shape.path, message)
         return Incremental("version")
 

@@ -1,9 +1,9 @@
 """In which order views are made, and which tables each of them reads.
 
-Names of tables are found in the text of a view: those after FROM and JOIN, and after a comma of a
-FROM clause, that are no names of a WITH clause. FROM counts only where rows are selected, so the
-FROM of `extract(year FROM day)` and of `IS DISTINCT FROM` does not. Whether the text is SQL at all
-is for Spark to say.
+Names of tables are found in the text of a view: those after FROM and JOIN, after a comma of a FROM
+clause, and after a TABLE that begins a query, that are no names of a WITH clause. FROM counts only
+where rows are selected, so the FROM of `extract(year FROM day)` and of `IS DISTINCT FROM` does not.
+Whether the text is SQL at all is for Spark to say.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _ENDS_FROM: Final = frozenset(
     {"where", "group", "having", "order", "limit", "union", "except", "intersect", "select"}
     | {"window", "lateral", "qualify", "sort", "cluster", "distribute", "minus", "offset"}
 )
+_BEFORE_QUERY: Final = frozenset({"union", "all", "distinct", "except", "intersect", "minus", ")"})
 
 
 @dataclass
@@ -80,13 +81,19 @@ class _Scan:
             before = self.words[index - 1] if index else ""
             self.expects = (level.selects or level.is_first) and before != "distinct"
             level.in_from = level.in_from or self.expects
-        elif word == "join" or (word == "," and level.in_from):
+        elif self._precedes_table(index, word, level):
             self.expects = True
         elif word in _ENDS_FROM:
             level.in_from = False
             level.selects = level.selects or word == "select"
         elif self._after(index) == "as" and self._after(index + 1) == "(":
             self.local.add(word)
+
+    def _precedes_table(self, index: int, word: str, level: _Level) -> bool:
+        if word == "table":
+            # At the beginning of a query, `TABLE x` is short for `SELECT * FROM x`.
+            return level.is_first or self.words[index - 1] in _BEFORE_QUERY
+        return word == "join" or (word == "," and level.in_from)
 
     def _after(self, index: int) -> str:
         return self.words[index + 1] if index + 1 < len(self.words) else ""
@@ -113,6 +120,8 @@ def tables_read(sql: str) -> frozenset[str]:
     ['x', 'y', 'z']
     >>> sorted(tables_read("SELECT extract(year FROM day), 'FROM b' FROM c"))
     ['c']
+    >>> sorted(tables_read("TABLE a UNION ALL (TABLE b)"))
+    ['a', 'b']
     """
     return _Scan(_words(sql)).run()
 

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ from omnigraph.spark.types import default_columns, entity_schema, spark_schema, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.schema import Catalog, EntityType
+    from omnigraph.schema import EntityType
 
 ROWS_OF_CHECK_MAX: Final = 100_000
 FEED_COLUMNS: Final = ("_change_type", "_commit_version", "_commit_timestamp", "_graph_commit_id")
@@ -58,7 +58,8 @@ class HighMark:
     """The largest value of a column, as text; None where there is no row."""
 
     value: str | None
-    sql_type: str
+    mark: str | None
+    """The same, or the mark of the last run where that is later."""
     rows: int
     rows_without: int
     """Rows in which the column is null."""
@@ -128,9 +129,8 @@ class Workspace:
         frame = graph.to_spark(self._spark, table_key, target=ReadTarget.branch(branch))
         self._name(frame, TableKey(table_key).type_name)
 
-    def add_types_without_rows(self, catalog: Catalog) -> None:
-        """Make tables with the columns of all types known under their names."""
-        types: list[EntityType] = [*catalog.edge_types.values(), *catalog.node_types.values()]
+    def add_types_without_rows(self, types: Iterable[EntityType]) -> None:
+        """Make tables with the columns of types known under their names."""
         for entity_type in types:
             schema = spark_schema(entity_schema(entity_type, default_columns(entity_type)))
             self._name(self._spark.createDataFrame([], schema), entity_type.name)
@@ -154,12 +154,12 @@ class Workspace:
             selected = [f"({text}\n) AS {_quoted(column)}" for column, text in expressions.items()]
             return self._spark.table(name).selectExpr(*selected)
 
-    def mapped_column(self, name: str, column: str, expression: str) -> pa.Field:
-        """Return the column that one expression makes."""
-        frame = self.mapped(name, {column: expression}, "expression")
+    def mapped_columns(self, name: str, expressions: Mapping[str, str]) -> pa.Schema:
+        """Return the columns that expressions make."""
+        frame = self.mapped(name, expressions, "expression")
         with step("expression"):
             # A session of Spark Connect analyses a frame only now.
-            return written_schema(frame.schema).field(0)
+            return written_schema(frame.schema)
 
     def all_mapped(self, parts: Sequence[tuple[str, Mapping[str, str]]], what: str) -> DataFrame:
         """Return the rows of several mapped tables; a column that one has not is null."""
@@ -225,17 +225,23 @@ class Workspace:
             raise SparkStepError(what, f"'{column}' is of type {sql_type}, which orders no rows")
         return sql_type
 
-    def high_mark(self, name: str, column: str, after: str | None) -> HighMark:
-        """Find the largest value of a column among the rows after a mark."""
-        sql_type = self.mark_type(name, column)
+    def high_mark(
+        self, name: str, column: str, *, after: str | None, least: str | None
+    ) -> HighMark:
+        """Find the largest value of a column among the rows after a mark, and not below `least`."""
         quoted = _quoted(column)
         where = "true" if after is None else f"{quoted} > {after} OR {quoted} IS NULL"
+        highest = f"max({quoted})"
+        later = highest if least is None else f"greatest({highest}, {least})"
         with step(f"source '{name}'"):
             frame = self._spark.table(name).where(where)
             row = frame.selectExpr(
-                f"CAST(max({quoted}) AS STRING)", "count(*)", f"count_if({quoted} IS NULL)"
+                f"CAST({highest} AS STRING)",
+                f"CAST({later} AS STRING)",
+                "count(*)",
+                f"count_if({quoted} IS NULL)",
             ).collect()[0]
-        return HighMark(row[0], sql_type, row[1] - row[2], row[2])
+        return HighMark(row[0], row[1], rows=row[2] - row[3], rows_without=row[3])
 
     def narrow(self, name: str, column: str, after: str | None, until: str) -> None:
         """Leave a table only the rows after a mark, up to another one."""
@@ -247,13 +253,6 @@ class Workspace:
     def leave_no_row(self, name: str) -> None:
         """Leave a table its columns and no row."""
         self._name(self._spark.table(name).where("false"), name)
-
-    def later(self, one: str, other: str, sql_type: str) -> str:
-        """Return the later of two marks."""
-        texts = ", ".join(mark_literal(value, sql_type) for value in (one, other))
-        with step("marks"):
-            found = self._spark.sql(f"SELECT CAST(greatest({texts}) AS STRING)").collect()
-        return str(found[0][0])
 
     def fold_changes(self, name: str, after_commit: str | None) -> None:
         """Turn a table of changes into the rows that exist after them, each once.

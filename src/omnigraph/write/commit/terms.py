@@ -8,15 +8,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from omnigraph.manifest import GraphCommit
 from omnigraph.names import check_commit_texts
 from omnigraph.write.load.result import LoadCounts
 
 CountsByTable: TypeAlias = Mapping[str, LoadCounts]
+_PAGE: Final = 500
 
 
 class CommitLog(Protocol):
@@ -25,6 +26,25 @@ class CommitLog(Protocol):
     def commits(self, *, limit: int | None = None, before: int | None = None) -> list[GraphCommit]:
         """Return commits, newest first; `before` is a manifest version."""
         ...
+
+
+class CommitPages(Protocol):
+    """Reads the commits of a branch."""
+
+    def __call__(self, *, limit: int | None = None, before: int | None = None) -> list[GraphCommit]:
+        """Return commits, newest first; `before` is a manifest version."""
+        ...
+
+
+def all_commits(pages: CommitPages) -> Iterator[GraphCommit]:
+    """Yield the commits of a branch, newest first, a page at a time."""
+    before: int | None = None
+    while True:
+        page = pages(limit=_PAGE, before=before)
+        yield from page
+        if len(page) < _PAGE:
+            return
+        before = page[-1].manifest_version
 
 
 @dataclass(frozen=True)

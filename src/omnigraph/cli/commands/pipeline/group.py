@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.address import acting, resolve_address
+from omnigraph.cli.address import acting, resolve_address, resolve_cluster, resolve_scope
 from omnigraph.cli.options.engine import spark_options, spark_session, wants_spark
 from omnigraph.cli.options.flags import ScopedGroup, flags
 from omnigraph.cli.options.together import Decorator
@@ -29,11 +29,15 @@ EXIT_BROKEN_FILE: Final = 2
 
 @click.group("pipeline", cls=ScopedGroup)
 def command() -> None:
-    """Check and run pipelines that are declared in files."""
+    """Check and run pipelines that are declared in files.
+
+    With `--cluster DIR`, FILE is the name of a pipeline that the `cluster.yaml` of the folder
+    declares, and the graph that it loads is the applied one of that cluster.
+    """
 
 
 def _file_argument() -> Decorator:
-    return click.argument("file", type=click.Path(exists=True, dir_okay=False))
+    return click.argument("file", metavar="FILE|NAME")
 
 
 @command.command("validate")
@@ -44,10 +48,11 @@ def validate(file: str, spark_master: str | None, spark_remote: str | None, as_j
     """Check names, SQL, mappings and checks of a file; no rows are read."""
     from omnigraph.pipelines import validate_path  # noqa: PLC0415 loads Lance
 
+    path, graph = _located(file)
     session = _session(spark_master, spark_remote)
-    found = validate_path(file, graph=_graph(), spark=session)
-    lines = [f"{file}:{one}" for one in found.diagnostics]
-    Output(as_json=as_json).result("\n".join(lines or [f"{file}: ok"]), found.to_json())
+    found = validate_path(path, graph=graph, spark=session)
+    lines = [f"{path}:{one}" for one in found.diagnostics]
+    Output(as_json=as_json).result("\n".join(lines or [f"{path}: ok"]), found.to_json())
     sys.exit(0 if found.ok else EXIT_BROKEN_FILE)
 
 
@@ -169,13 +174,25 @@ def _broken_file(*, as_json: bool) -> Iterator[None]:
 def _load(file: str) -> Pipeline:
     from omnigraph.pipelines import Pipeline  # noqa: PLC0415 loads Lance
 
-    return Pipeline.load(file, graph=_graph())
+    path, graph = _located(file)
+    return Pipeline.load(path, graph=graph)
 
 
-def _graph() -> str | None:
-    """Return the graph that flags name in place of the one of the file."""
-    is_named = flags().get("store") is not None or flags().get("profile") is not None
-    return resolve_address() if is_named else None
+def _located(file: str) -> tuple[str, str | None]:
+    """Return the path of a pipeline, and the graph that takes the place of the one of the file."""
+    if all(flags().get(name) is None for name in ("store", "profile", "cluster")):
+        return _existing(file), None
+    if resolve_scope().kind != "cluster":
+        return _existing(file), resolve_address()
+    from omnigraph.cluster.declared_pipeline import declared_pipeline  # noqa: PLC0415 a heavy room
+
+    found = declared_pipeline(resolve_cluster().target, file)
+    return str(found.file), found.graph
+
+
+def _existing(file: str) -> str:
+    """Return the path of a file that exists, or end with a usage error."""
+    return str(click.Path(exists=True, dir_okay=False).convert(file, None, None))
 
 
 def _session(spark_master: str | None, spark_remote: str | None) -> object | None:

@@ -1,0 +1,1 @@
+"""Graphs as destinations of other tools; each module needs the tool that it is named after."""
