@@ -84,8 +84,8 @@ def sentence(text: str) -> str:
     'ValueError: no'
     >>> sentence("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03")
     'Path does not exist: file:/x.'
-    >>> sentence("[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [X] no such")
-    'no such'
+    >>> sentence("[STREAM_FAILED] Query [id = a] terminated with exception: [NO_FILE] It is gone.")
+    'It is gone.'
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return _missing_part(text) or _of_worker(lines) or _of_spark(text, lines)
