@@ -139,6 +139,13 @@ def test_a_null_of_a_record_is_null_and_an_absent_member_is_kept(graph: Graph, w
     assert result.node_counts["Person"].nulled == {"age": 1, "mail": 1}
 
 
+def test_a_null_is_found_under_a_name_that_is_spelled_with_escapes(graph: Graph) -> None:
+    edge = rb'{"edge": "Knows", "from": "ann", "to": "bob", "data": {"id": "e", %s}}'
+    graph.load(edge % b'"since": 1', mode="append")
+    graph.load(edge % rb'"\u0073ince": null', mode="merge")
+    assert [line for line in graph_lines(graph) if "Knows" in line] == ["Knows e ann->bob {}"]
+
+
 def test_a_merge_keeps_columns_that_a_table_does_not_have(graph: Graph, way: Way) -> None:
     table = pa.table({"name": ["ann", "bob"], "age": pa.array([30, None], pa.int32())})
     result = way.load(graph, {"Person": table})

@@ -87,9 +87,9 @@ def _check_type(loaded: LoadedType, names: list[str], check: LoadScope) -> None:
                 source = sources[name]
                 asked = lacks & ~any_of(absent, (source,), count)
                 own = asked[kept.rows - start]
-                texts = batch[source].take(pa.array(kept.rows[own] - start))
+                given = batch[source].take(pa.array(kept.rows[own] - start))
                 before = _stored_texts(loaded, kept.row_ids[own], source, check)
-                changed = kept.rows[own][~equal_rows(texts, before.cast(texts.type))]
+                changed = kept.rows[own][~equal_rows(given, before.cast(given.type))]
                 _add(loaded, changed, name, source, check)
 
 

@@ -11,6 +11,7 @@ is looked for here:
 | bytes that are no UTF-8, a byte order mark | the text as a whole, its first byte |
 | `NaN`, `-0` as a float, integers that a double rounds | the numbers |
 | null for `data` or an end, or where there is a default | nulls where the text has a `null` |
+| null for a member that is not there | the name with a `null`, where absence matters |
 
 1. Whatever is not plainly good is read again by the strict reader, a block at a time: what a load
    accepts, stores and says does not depend on which of the two has read a block.
@@ -49,6 +50,8 @@ from omnigraph.write.stage.columns import Integers, to_mask
 
 _HEADER: Final = re.compile(rb'\{"(type|edge)": ?"([A-Za-z0-9_]+)"')
 _HEADERS_MAX: Final = 64
+_ESCAPED_LETTER: Final = re.compile(rb"\\u00[3-7]")
+"""A letter of a name may be spelled like this; then a null is not found under its name."""
 _NEWLINE, _OPEN, _CLOSE, _RETURN = b"\n{}\r"
 _EXACT_MAX: Final = float(1 << 53)
 """Up to here a double holds every integer."""
@@ -99,7 +102,7 @@ class LineReader:
 
     def _plain(self, text: bytes, first: int) -> list[tuple[EntityType, ColumnBatch]] | None:
         lines = _lines(text)
-        if lines is None:
+        if lines is None or (lines.has_null and _ESCAPED_LETTER.search(text)):
             return None
         by_entity_type: dict[str, tuple[EntityType, list[Integers]]] = {}
         for header, numbers in _by_header(lines):
