@@ -157,7 +157,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         17,
         "integrations",
-        "graphs as destinations of other tools",
+        "graphs in other tools: dlt, Pygments",
         (*_GROUND, "schema", "graph"),
     ),
     Room(18, "web", "static files of the web UI", ()),
@@ -190,6 +190,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "cedarpy": "policy",
     "pyspark": "spark",
     "dlt": "integrations",
+    "pygments": "integrations",
     "fastapi": "server",
     "starlette": "server",
     "uvicorn": "server",
