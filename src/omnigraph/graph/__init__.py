@@ -4,7 +4,6 @@ from omnigraph.changes.commit_changes import PAGE_CHANGES_MAX, CommitPage, check
 from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
-from omnigraph.engine import Report
 from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import InsideClusterError
@@ -51,6 +50,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
+from omnigraph.progress import Report
 from omnigraph.query.registry import Registry, RegistryError, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
 from omnigraph.read.access.blobs import (

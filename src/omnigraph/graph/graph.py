@@ -18,7 +18,6 @@ from omnigraph.engine import (
     EngineChoice,
     FrameRequest,
     LoadRequest,
-    Report,
     choose,
     engine_named,
 )
@@ -62,6 +61,7 @@ from omnigraph.names import (
     one_of,
 )
 from omnigraph.policy import Action, Policy
+from omnigraph.progress import Report
 from omnigraph.query import QueryText
 from omnigraph.read.access.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.execute import ReadOptions
@@ -608,8 +608,9 @@ class Graph(FlatNames):
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
         where one is configured, and for what does not fit here. `order_by` names the columns of
-        DataFrames by which the last row of an id is found; `progress` shows what Spark does on
-        stderr, or is called with it. A job of Spark ends without a commit once `cancelled` is set.
+        DataFrames by which the last row of an id is found; `progress` shows on stderr what the
+        load does, or is called with it. A job of Spark ends without a commit once `cancelled` is
+        set.
         """
         session = self._session
         if not dry_run:

@@ -16,6 +16,7 @@ from omnigraph.engine import (
     LoadRequest,
     register,
 )
+from omnigraph.progress import Progress
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
@@ -24,7 +25,7 @@ from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
 from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
 from omnigraph.spark.maintenance import spark_workers
 from omnigraph.spark.merge import spark_merge_workers
-from omnigraph.spark.progress import Progress, classic_parallelism
+from omnigraph.spark.progress import classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
 from omnigraph.write.load.formats.files import InputFile
