@@ -180,7 +180,9 @@ def _mapped_columns(name: str, table: object) -> dict[str, Sequence[str]]:
 
 
 def _column_names(table: Any) -> tuple[str, ...]:
-    """Return the columns of a table in memory."""
+    """Return the columns of a table in memory; those of a lazy frame are not known yet."""
+    if type(table).__module__.startswith("polars.lazyframe"):
+        return ()
     names = getattr(getattr(table, "schema", None), "names", None)
     if not isinstance(names, list):
         columns = getattr(table, "columns", ())
