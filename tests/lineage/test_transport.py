@@ -132,6 +132,7 @@ def test_a_load_on_spark_begins_and_ends(tmp_path: Path, monkeypatch: pytest.Mon
             graph.load(file, mode="append", engine="spark")
         events = [json.loads(path.read_bytes()) for path in (tmp_path / "events").iterdir()]
         again = list(graph.lineage.events())
+        properties = graph.commits.list(limit=1)[0].properties
     by_run: dict[str, list[str]] = {}
     for event in sorted(events, key=lambda one: one["eventTime"]):
         by_run.setdefault(event["run"]["runId"], []).append(event["eventType"])
@@ -141,5 +142,4 @@ def test_a_load_on_spark_begins_and_ends(tmp_path: Path, monkeypatch: pytest.Mon
     assert {**start, "eventTime": ""} in [{**event, "eventTime": ""} for event in events]
     [read] = complete["inputs"]
     assert (read["name"], read["inputFacets"]["inputStatistics"]["rowCount"]) == (str(file), 1)
-    properties = graph.commits.list(limit=1)[0].properties
     assert (properties["engine"], properties["spark_app_id"]) == ("spark", "inline")
