@@ -170,9 +170,7 @@ def test_a_second_merge_of_the_same_rows_changes_nothing(
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_a_merge_of_its_own_export_changes_nothing(
-    graph: Graph, tmp_path: Path, form: str
-) -> None:
+def test_a_merge_of_its_own_export_changes_nothing(graph: Graph, tmp_path: Path, form: str) -> None:
     graph.load({name: table(rows) for name, rows in ROWS.items()}, mode="overwrite")
     graph.export(tmp_path / "out", format=form)
     again = graph.load(tmp_path / "out", mode="merge")

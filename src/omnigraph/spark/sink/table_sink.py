@@ -396,7 +396,7 @@ def _reader(
 
 def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """Sort rows as Spark does: nulls come before all values."""
-    keys = {}
+    keys: dict[str, pa.ChunkedArray] = {}
     for number, name in enumerate(names):
         keys |= {f"valid{number}": table[name].is_valid(), f"value{number}": table[name]}
     order = pc.sort_indices(pa.table(keys), sort_keys=[(key, "ascending") for key in keys])
