@@ -9,16 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport
+from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport, maintenance
 from omnigraph.graph.session import ReadOnlyGraphError
-from omnigraph.maintenance.scrub_report import ScrubShareError
-from omnigraph.manifest import checksums
+from omnigraph.maintenance import background
+from omnigraph.maintenance.scrub import scrub
+from omnigraph.maintenance.scrub_report import ScrubRequest, ScrubShareError
+from omnigraph.manifest import Repository, checksums
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import CHECKSUMS, MANIFEST
 from omnigraph.store.digests import HASHED_AT_ONCE_BYTES, hash_file
 from omnigraph.store.lance.layout import branch_ref_path, manifest_path
 from omnigraph.store.records import DatasetVersion, IndexKind, IndexSpec
-from support.places import PERSON, SCHEMA, Place, add, ids, repository_of
+from support.places import PERSON, SCHEMA, Place, add, ids, repository_of, session_of
 
 BOTH = pytest.mark.parametrize("where", ["local", "s3"])
 HARD = SCHEMA.replace("node City {\n    name: String @key\n    age: I32?\n}\n\n", "")
@@ -101,6 +103,22 @@ def test_without_a_background_thread_the_writer_stores_the_checksums(place: Plac
     graph.mutate('query q() { insert Person { name: "bob" } }')
     graph.branch_create("dev")
     report = Graph.open(place.uri, mode=OpenMode.READ_ONLY).scrub()
+    assert (report.damaged, report.without_checksum) == ((), ())
+
+
+def test_what_the_background_thread_has_not_recorded_yet_is_recorded_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(repository: Repository, request: ScrubRequest) -> ScrubReport:
+        # What the thread does next after a commit, at the worst moment.
+        session_of(graph).background._record_pending()
+        return scrub(repository, request)
+
+    monkeypatch.setattr(maintenance, "scrub", overtaken)
+    monkeypatch.setattr(background, "PAUSE_S", 60.0)
+    with place.init() as graph:
+        graph.mutate('query q() { insert Person { name: "ann" } }')
+        report = graph.scrub()
     assert (report.damaged, report.without_checksum) == ((), ())
 
 

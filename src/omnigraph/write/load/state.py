@@ -101,7 +101,12 @@ class LoadState:
 
     def check_again(self, snapshot: Snapshot) -> LoadCheck:
         """Return the rules for the rows of the last check, to be run against a newer snapshot."""
-        return self._check(StoredRows(snapshot))
+        stored = StoredRows(snapshot)
+        if self.types.keys() != self.intake.types.keys():
+            # The last check was a proof without rows; they were gathered since. The tables that
+            # they go to are the same in both snapshots.
+            self.types = matched_types(self.intake.types, stored, self.options)
+        return self._check(stored)
 
     def _check(self, stored: StoredRows) -> LoadCheck:
         types = self.types
