@@ -748,6 +748,7 @@ class Graph(FlatNames):
         )
         check_id("the expected head", expected_head)
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_retries(retries)
         request = MutationRequest(
             text,
@@ -786,6 +787,7 @@ class Graph(FlatNames):
         )
         check_id("the expected head", expected_head)
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         request = RemovalRequest(
             ids,
             self._session.incarnation_of(branch),
