@@ -407,3 +407,15 @@ def test_a_target_is_needed_and_must_be_one(graph: Graph, monkeypatch: pytest.Mo
         with pytest.raises(LineageTargetError) as caught:
             graph.lineage.emit(target)
         assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_called_as_a_type_is_not_the_type(graph: Graph) -> None:
+    path = Path(graph.uri).parent / "Person.parquet"
+    pq.write_table(pa.table({"name": ["ann"]}), path)
+    described = {"Person": {"path": str(path), "map": {"name": "name"}}}
+    graph.load(described, mode="append", embed="off")
+    assert graph.lineage.show("Person.name", direction="down").steps == ()
+    graph.embed()
+    [read] = graph.lineage.show("Person.name", direction="down").steps
+    assert read.commit.operation == "embed"
+    assert graph.lineage.show("Person.age", direction="down").steps == ()
