@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omnigraph.engine import bulk_engine
 from omnigraph.graph.session import Part
-from omnigraph.lineage import Job
+from omnigraph.lineage import Job, check_properties
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
@@ -97,6 +97,7 @@ class GraphBranches(Part):
         if not dry_run:
             self._session.require_writable("branch merge")
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_retries(retries)
         actor_id = self._merges_as(source, target, actor_id, dry_run=dry_run)
         request = MergeRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from omnigraph.graph.session import Part
-from omnigraph.lineage import Job
+from omnigraph.lineage import Job, check_properties
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
@@ -44,6 +44,7 @@ class GraphCommits(Part):
         """
         self._session.require_writable("commit revert")
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_retries(retries)
         actor_id = self._session.authorize(
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id

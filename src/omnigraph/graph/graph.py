@@ -749,6 +749,7 @@ class Graph(FlatNames):
         )
         check_id("the expected head", expected_head)
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_retries(retries)
         request = MutationRequest(
             text,
@@ -787,6 +788,7 @@ class Graph(FlatNames):
         )
         check_id("the expected head", expected_head)
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         request = RemovalRequest(
             ids,
             self._session.incarnation_of(branch),

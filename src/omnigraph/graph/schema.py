@@ -8,6 +8,7 @@ from pathlib import Path
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.schema_hold import find_schema
 from omnigraph.graph.session import Part
+from omnigraph.lineage import check_properties
 from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.names import MAIN, check_commit_texts
 from omnigraph.policy import Action
@@ -65,6 +66,7 @@ class GraphSchema(Part):
         """
         self._session.require_writable("schema apply")
         check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         actor_id = self._session.authorize(
             Action.SCHEMA_APPLY, target_branch=MAIN, actor_id=actor_id
         )
