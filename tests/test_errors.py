@@ -216,5 +216,15 @@ def test_notes_of_others_are_kept_and_follow_a_pickle() -> None:
     ]
 
 
+def test_notes_can_be_set_as_libraries_do_that_carry_errors_between_processes() -> None:
+    error = TagExistsError("v1")
+    error.add_note("while publishing")
+    copy = TagExistsError("v1")
+    copy.__notes__ = error.__notes__
+    assert copy.__notes__ == error.__notes__
+    copy.__notes__ = []
+    assert copy.__notes__ == TagExistsError("v1").__notes__
+
+
 def test_an_error_without_a_hint_has_no_notes() -> None:
     assert OmnigraphError("plain").__notes__ == []

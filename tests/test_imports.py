@@ -84,3 +84,30 @@ def test_another_thread_may_import_pandas_meanwhile() -> None:
         "print(found)\n"
     )
     assert fresh(script).strip() == "['pandas']"
+
+
+def test_pandas_may_come_from_a_loader_that_loads_other_modules_too() -> None:
+    """A packager (PyInstaller) has one loader for everything; a spec may be loaded twice."""
+    script = (
+        "import sys, types, importlib\n"
+        "from importlib.machinery import ModuleSpec\n"
+        "from omnigraph.store.late_pandas import without_pandas\n"
+        "class Packed:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name.partition('.')[0] in ('pandas', 'zoo'):\n"
+        "            return ModuleSpec(name, self, is_package=True)\n"
+        "    def create_module(self, spec):\n"
+        "        return None\n"
+        "    def exec_module(self, module):\n"
+        "        if module.__name__ == 'pandas':\n"
+        "            module.__version__ = '0'\n"
+        "            importlib.import_module('pandas.inner')\n"
+        "with without_pandas():\n"
+        "    pass\n"
+        "sys.meta_path.insert(0, Packed())\n"
+        "notice = sys.meta_path[1]\n"
+        "sys.meta_path.insert(0, sys.meta_path.pop(1))\n"
+        "import pandas, zoo\n"
+        "print(pandas.__name__, zoo.__name__, notice in sys.meta_path)\n"
+    )
+    assert fresh(script).split() == ["pandas", "zoo", "False"]

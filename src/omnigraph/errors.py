@@ -29,7 +29,7 @@ safe to show: secrets of addresses are hidden, and what would steer a terminal i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from inspect import Parameter, Signature, signature
 from typing import Any, ClassVar, dataclass_transform
@@ -119,11 +119,19 @@ class OmnigraphError(Exception):
         return None
 
     @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]  # an attribute of the base class
+    def __notes__(self) -> list[str]:
         """What a traceback prints below the message: where it is, and what to do next."""
+        return [*self._own_notes(), *vars(self).get("_added_notes", [])]
+
+    @__notes__.setter
+    def __notes__(self, notes: Iterable[str]) -> None:
+        """Take the notes of another error; those that every such error has stay once."""
+        own = self._own_notes()
+        vars(self)["_added_notes"] = [note for note in notes if note not in own]
+
+    def _own_notes(self) -> list[str]:
         hint = f"hint: {in_python(self.hint)}" if self.hint else None
-        added: list[str] = vars(self).get("_added_notes", [])
-        return [note for note in (self._excerpt(), hint, *added) if note]
+        return [note for note in (self._excerpt(), hint) if note]
 
     def add_note(self, note: str) -> None:
         """Add a line to what a traceback prints."""

@@ -339,3 +339,22 @@ def test_many_tasks_await_one_graph_and_pages_are_followed(served: Served) -> No
             assert pages[-1].cursor is not None
 
     asyncio.run(run())
+
+
+def test_a_schema_that_is_sent_is_a_text_and_never_a_file_of_the_server(
+    root: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "secret.pg"
+    path.write_text("node Secret { name: String @key }", encoding="utf-8")
+    with serve(root) as served:
+        url = f"{served.url}/graphs/{served.graph}/schema/apply"
+        answer = httpx2.post(url, json={"schema_source": str(path), "allow_data_loss": True})
+    assert answer.status_code == 400
+    assert "Secret" not in answer.text
+
+
+def test_a_schema_may_be_a_file_of_the_caller(remote: RemoteGraph, tmp_path: Path) -> None:
+    path = tmp_path / "people.pg"
+    path.write_text(remote.schema_source().replace("age: I32?", "age: I32?  nick: String?"))
+    assert remote.apply_schema(str(path)).applied
+    assert not remote.apply_schema(path).applied

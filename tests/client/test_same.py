@@ -16,6 +16,7 @@ from omnigraph import AsyncGraph, Graph, ReadTarget
 from omnigraph.client import RemoteGraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import ByteRange, FeedRequest, Selection
+from omnigraph.graph.graph import TwoTargetsError
 from omnigraph.lineage import without_lineage
 from omnigraph.query.params import ParamsError
 from omnigraph.write.rules.violations import CreateConflictError
@@ -51,6 +52,24 @@ def test_a_read_names_a_branch_a_commit_or_a_tag(graph: Any) -> None:
     assert names(graph, target=ReadTarget.branch("draft")) == ["ann", "bob", "dan"]
     for target in (None, MAIN, ReadTarget.commit(first), ReadTarget.tag("v1")):
         assert names(graph, target=target) == ["ann", "bob"]
+
+
+def test_a_target_may_be_a_text_or_a_moment_and_a_branch_has_a_name_of_its_own(
+    graph: Any,
+) -> None:
+    first = graph.get_commit(graph.head_commit_id_for_branch())
+    name = "01J00000000000000000000000"
+    for branch in ("draft", name):
+        graph.branch_create(branch)
+        graph.mutate('query q() { insert Person { name: "dan" } }', branch=branch)
+        assert names(graph, branch=branch) == ["ann", "bob", "dan"]
+    assert names(graph, target="draft") == ["ann", "bob", "dan"]
+    graph.mutate('query q() { insert Person { name: "eve" } }')
+    moment = datetime.datetime.fromtimestamp(first.created_at / 1e6, datetime.UTC)
+    for target in (first.graph_commit_id, moment + datetime.timedelta(microseconds=1)):
+        assert names(graph, target=target) == ["ann", "bob"]
+    with pytest.raises(TwoTargetsError):
+        names(graph, target="draft", branch="draft")
 
 
 def test_a_read_explains_itself_and_is_measured(graph: Any) -> None:
@@ -141,8 +160,22 @@ def test_conflicts_are_listed_and_settled_by_a_file(graph: Any, tmp_path: Path) 
     [line] = graph.merge_conflicts("b")
     path = tmp_path / "settled.jsonl"
     path.write_text(line.replace('"take": null', '"take": "source"'), encoding="utf-8")
-    assert str(graph.branch_merge("b", resolve_file=path).outcome) == "merged"
+    assert str(graph.branch_merge("b", resolve_file=path, dry_run=True).outcome) == "merged"
+    assert str(graph.branch_merge("b", resolve_file=str(path)).outcome) == "merged"
     assert graph.query(QUERIES, "everyone").to_pylist()[0]["p.age"] == 5
+
+
+def test_a_conflict_of_a_text_with_a_line_separator_is_settled_by_its_line(
+    graph: Any, tmp_path: Path
+) -> None:
+    graph.branch_create("b")
+    graph.mutate(QUERIES, "grow", {"n": "bob", "a": 5}, branch="b")
+    graph.mutate(QUERIES, "grow", {"n": "bob", "a": 6})
+    [line] = graph.merge_conflicts("b")
+    assert "\u2028" in line
+    path = tmp_path / "settled.jsonl"
+    path.write_text(line.replace('"take": null', '"take": "source"'), encoding="utf-8")
+    assert str(graph.branch_merge("b", resolve_file=path).outcome) == "merged"
 
 
 def test_commits_keep_what_they_were_made_for(graph: Any) -> None:

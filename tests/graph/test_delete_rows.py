@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import PreconditionError
+from omnigraph.errors import InvalidInputError, PreconditionError
 
 SCHEMA = """\
 node Person { name: String @key }
@@ -60,3 +61,29 @@ def test_nothing_to_delete_makes_no_commit_and_another_head_refuses(graph: Graph
     with pytest.raises(PreconditionError):
         graph.delete_rows({"node:Person": ["bob"]}, expected_head=head)
     assert rows(graph)["node:Person"] == 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ({"node:Person": "cy"}, "is one text"),
+        ({"node:Person": [7]}, "is not the id of a row"),
+        ({"node:Person": [None]}, "is not the id of a row"),
+        ({"node:Person": ["\ud800"]}, "is not the id of a row"),
+        ({"node:Persn": ["cy"]}, "no type 'node:Persn'"),
+        ({"Person": ["cy"]}, "no type 'Person'"),
+        (["cy"], "ids by type"),
+    ],
+)
+def test_what_names_no_rows_is_refused_and_nothing_is_deleted(
+    graph: Graph, ids: Any, said: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        graph.delete_rows(ids)
+    assert rows(graph)["node:Person"] == 3
+
+
+def test_ids_may_repeat_and_come_from_any_collection(graph: Graph) -> None:
+    assert graph.delete_rows({"node:Person": ("cy", "cy")}).deleted == {"node:Person": 1}
+    assert graph.delete_rows({"node:Person": {"bob"}}).deleted == {"node:Person": 1}
+    assert rows(graph) == {"node:Person": 1, "node:Note": 1, "edge:About": 1}

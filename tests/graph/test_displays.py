@@ -13,7 +13,7 @@ from omnigraph.display import Displayed
 from omnigraph.graph.graph import TwoTargetsError
 from omnigraph.graph.session import GraphClosedError
 from omnigraph.manifest.snapshot import NaiveMomentError
-from omnigraph.read.result import ColumnNotFoundError
+from omnigraph.read.result import ColumnNotFoundError, TwoColumnsNeededError
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 PEOPLE = "query people() { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
@@ -76,6 +76,44 @@ def test_a_result_becomes_a_networkx_graph(graph: Graph) -> None:
     pytest.importorskip("networkx")
     made = graph.query(KNOWN).to_networkx("a", "b")
     assert list(made.edges()) == [("Ann", "<b>")]
+
+
+def test_every_row_is_an_edge_of_a_networkx_graph_whatever_its_columns_are_called(
+    graph: Graph,
+) -> None:
+    pytest.importorskip("networkx")
+    pairs = 'match { $p: Person { name: "Ann" }  $q: Person }'
+    for name in ("key", "self", "u_for_edge"):
+        text = f"{pairs} return {{ $p.name as a, $p.name as b, $p.age as {name} }}"
+        made = graph.query(text).to_networkx()
+        assert list(made.edges(data=True)) == [("Ann", "Ann", {name: 41})] * 2
+    same = "match { $p: Person  $p knows $q } return { $p.name as n, $q.name as n }"
+    assert list(graph.query(same).to_networkx().edges()) == [("Ann", "<b>")]
+
+
+def test_a_row_without_one_of_its_ends_adds_no_edge(graph: Graph) -> None:
+    pytest.importorskip("networkx")
+    text = "match { $p: Person  optional { $p knows $q } } return { $p.name as a, $q.name as b }"
+    made = graph.query(text).to_networkx()
+    assert sorted(made.nodes()) == ["<b>", "Ann"]
+    assert list(made.edges()) == [("Ann", "<b>")]
+
+
+def test_a_networkx_graph_needs_two_columns(graph: Graph) -> None:
+    pytest.importorskip("networkx")
+    with pytest.raises(TwoColumnsNeededError, match="this result has one"):
+        graph.query("match { $p: Person } return { $p.name }").to_networkx()
+
+
+def test_a_read_without_a_name_prints_none(graph: Graph) -> None:
+    result = graph.query("match { $p: Person } return { $p.name }")
+    assert repr(result).splitlines()[0] == "2 rows from main"
+
+
+def test_a_text_is_a_branch_before_it_is_the_id_of_a_commit(graph: Graph) -> None:
+    graph.branches.create("01J00000000000000000000000")
+    found = graph.query(PEOPLE, target="01J00000000000000000000000")
+    assert found.target.branch == "01J00000000000000000000000"
 
 
 def test_a_graph_shows_where_it_is_and_what_it_has(graph: Graph) -> None:

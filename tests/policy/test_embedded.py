@@ -24,6 +24,7 @@ from support.inline_engine import InlineEngine
 
 SCHEMA = "node Person { name: String @key }"
 INSERT = "query add($name: String) { insert Person { name: $name } }"
+CREATE = 'query add() { create Person { name: "Bo" } }'
 ROW = b'{"type": "Person", "data": {"name": "Ada"}}'
 
 BUNDLE = """
@@ -81,6 +82,12 @@ def _forks(branch: str) -> tuple[tuple[Action, str | None, str | None], ...]:
 WRITES = {
     "mutate": Write(
         lambda g, b, a: g.mutate(INSERT, params={"name": "Bo"}, branch=b, actor_id=a), _changes
+    ),
+    "mutate with retries": Write(
+        lambda g, b, a: g.mutate(CREATE, branch=b, actor_id=a, retries=2), _changes
+    ),
+    "delete rows": Write(
+        lambda g, b, a: g.delete_rows({"node:Person": ["Bo"]}, branch=b, actor_id=a), _changes
     ),
     "load": Write(lambda g, b, a: g.load(ROW, mode="merge", branch=b, actor_id=a), _changes),
     "load dry run": Write(

@@ -6,6 +6,7 @@ honour is refused.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -40,9 +41,11 @@ from omnigraph.graph import (
     Snapshot,
     SourceText,
     Tag,
+    one_target,
 )
 from omnigraph.names import MAIN, is_ulid
 from omnigraph.schema import compile_schema
+from omnigraph.syntax.given import GivenSource, given_source
 from omnigraph.syntax.grammar import decode_source
 from omnigraph.write.load.formats.kinds import format_named
 
@@ -104,6 +107,7 @@ def query(
     params: Mapping[str, object] | None = None,
     *,
     target: Target = None,
+    branch: str | None = None,
     explain: bool = False,
     profile: bool = False,
     timeout_s: float | None = None,
@@ -114,6 +118,7 @@ def query(
 ) -> HttpCall[QueryResult]:
     """Run a read of a text on one snapshot, or without a text the stored one of this name."""
     refuse(memory_max=memory_max != MEMORY_MAX_DEFAULT, cancelled=cancelled)
+    target = one_target(target, branch)
     if text is None:
         refuse(explain=explain, profile=profile, timeout_s=timeout_s, rows_max=rows_max)
         body = _given(params=params, expect_mutation=False, strict_params=strict_params or None)
@@ -303,7 +308,7 @@ def branch_merge(
     *,
     strategy: str = "row",
     prefer: str | None = None,
-    resolve_file: Path | None = None,
+    resolve_file: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -322,7 +327,7 @@ def branch_merge(
         target=target,
         strategy=strategy,
         prefer=prefer,
-        resolutions=None if resolve_file is None else _json_lines(resolve_file.read_bytes()),
+        resolutions=None if resolve_file is None else _json_lines(Path(resolve_file).read_bytes()),
         dry_run=dry_run or None,
         message=message,
         properties=dict(properties) if properties else None,
@@ -522,7 +527,7 @@ def catalog() -> HttpCall[Catalog]:
 
 
 def apply_schema(
-    desired: str | SourceText,
+    desired: GivenSource,
     *,
     allow_data_loss: bool = False,
     actor_id: str | None = None,
@@ -531,14 +536,16 @@ def apply_schema(
 ) -> HttpCall[SchemaApplied]:
     """Make a desired schema the accepted one of `main`, with what it means for stored rows."""
     refuse(actor_id=actor_id)
-    body: Json = {"schema_source": _source(desired).text, "allow_data_loss": allow_data_loss}
+    # A file is one of this machine: a server takes a text.
+    source = _source(given_source(desired, suffix=".pg", letter="S"))
+    body: Json = {"schema_source": source.text, "allow_data_loss": allow_data_loss}
     body |= _given(message=message, properties=dict(properties) if properties else None)
     read = json_of(answers.applied)
-    return HttpCall("POST", "schema/apply", read, json=body, source=_source(desired))
+    return HttpCall("POST", "schema/apply", read, json=body, source=source)
 
 
 def apply_schema_file(
-    path: Path,
+    path: str | os.PathLike[str],
     *,
     allow_data_loss: bool = False,
     actor_id: str | None = None,
@@ -547,7 +554,7 @@ def apply_schema_file(
 ) -> HttpCall[SchemaApplied]:
     """Make the schema in a file the accepted one."""
     return apply_schema(
-        decode_source(path.read_bytes(), str(path), "S"),
+        Path(path),
         allow_data_loss=allow_data_loss,
         actor_id=actor_id,
         message=message,

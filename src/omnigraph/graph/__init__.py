@@ -8,7 +8,7 @@ from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.graph.commits import GraphCommits
-from omnigraph.graph.graph import Graph
+from omnigraph.graph.graph import Graph, TwoTargetsError, one_target
 from omnigraph.graph.lineage import GraphLineage, commits_since
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
@@ -168,6 +168,7 @@ __all__ = [
     "Tag",
     "TagNotFoundError",
     "Trace",
+    "TwoTargetsError",
     "VersionRemovedError",
     "accepted_schema",
     "all_commits",
@@ -181,6 +182,7 @@ __all__ = [
     "is_exporting",
     "lint_files",
     "load_queries",
+    "one_target",
     "parse_queries",
     "read_lineage",
     "read_schema_file",

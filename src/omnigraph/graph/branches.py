@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.engine import bulk_engine
@@ -72,7 +74,7 @@ class GraphBranches(Part):
         *,
         strategy: str = Strategy.ROW,
         prefer: str | None = None,
-        resolve_file: Path | None = None,
+        resolve_file: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
@@ -140,16 +142,18 @@ class GraphBranches(Part):
         """Return the names of all branches, sorted, `main` first."""
         return [str(name) for name in self._session.repository.branches.names()]
 
-    def _decisions(self, strategy: str, prefer: str | None, path: Path | None) -> Decisions:
-        takes, rows = (
-            ({}, {}) if path is None else read_decisions(path.read_text(), self._session.catalog())
-        )
-        return Decisions(
+    def _decisions(
+        self, strategy: str, prefer: str | None, path: str | os.PathLike[str] | None
+    ) -> Decisions:
+        decisions = Decisions(
             choice(Strategy, strategy, "merge strategy"),
             None if prefer is None else choice(Prefer, prefer, "preference"),
-            takes,
-            rows,
         )
+        if path is None:
+            return decisions
+        text = Path(path).read_text(encoding="utf-8")
+        takes, rows = read_decisions(text, self._session.catalog())
+        return replace(decisions, takes=takes, rows=rows)
 
     def _merges_as(
         self, source: str, target: str, actor_id: str | None, *, dry_run: bool

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -119,6 +119,8 @@ from omnigraph.write.mutate.mutations import (
 )
 from omnigraph.write.stage.delta import WriteMode
 
+T = TypeVar("T")
+
 
 class TwoTargetsError(InvalidInputError):
     """A read was given both a branch and another target."""
@@ -126,6 +128,15 @@ class TwoTargetsError(InvalidInputError):
     code = "OG-TWO-TARGETS"
     hint = "give one of them"
     template = "`branch` and `target` both say what to read"
+
+
+def one_target(target: T | None, branch: str | None) -> T | ReadTarget | None:
+    """Return what is read: a target, or a branch by its name."""
+    if branch is None:
+        return target
+    if target is not None:
+        raise TwoTargetsError
+    return ReadTarget.branch(branch)
 
 
 class Graph(FlatNames):
@@ -417,10 +428,7 @@ class Graph(FlatNames):
         exceeds a limit is an error; it never returns a part of the rows. A parameter that the
         query does not declare is an error, or without `strict_params` a warning of the result.
         """
-        if branch is not None:
-            if target is not None:
-                raise TwoTargetsError
-            target = ReadTarget.branch(branch)
+        target = one_target(target, branch)
         if target is not None:
             target = self._session.target_of(target)
         snapshot = self._session.snapshot_of(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,9 +44,11 @@ class GraphSchema(Part):
             row_counts={key: entry.row_count for key, entry in snapshot.entries.items()},
         )
 
-    def plan_file(self, path: Path, *, allow_data_loss: bool = False) -> PlannedSchema:
+    def plan_file(
+        self, path: str | os.PathLike[str], *, allow_data_loss: bool = False
+    ) -> PlannedSchema:
         """Plan the way to the schema in a file."""
-        return self.plan(path, allow_data_loss=allow_data_loss)
+        return self.plan(Path(path), allow_data_loss=allow_data_loss)
 
     def apply(
         self,
@@ -104,7 +107,7 @@ class GraphSchema(Part):
 
     def apply_file(
         self,
-        path: Path,
+        path: str | os.PathLike[str],
         *,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
@@ -113,7 +116,7 @@ class GraphSchema(Part):
     ) -> SchemaApplied:
         """Make the schema in a file the accepted one."""
         return self.apply(
-            path,
+            Path(path),
             allow_data_loss=allow_data_loss,
             actor_id=actor_id,
             message=message,

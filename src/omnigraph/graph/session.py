@@ -174,11 +174,13 @@ class Session:
         branch = ReadTarget.branch(name)
         if name == MAIN:
             return branch
-        if name in self.repository.reader.latest(MAIN_INCARNATION).tags:
-            live = self.repository.branches.incarnations()
-            is_branch = name in {str(incarnation.branch) for incarnation in live}
-            return branch if is_branch else ReadTarget.tag(name)
-        return ReadTarget.commit(name) if is_ulid(name) else branch
+        is_tag = name in self.repository.reader.latest(MAIN_INCARNATION).tags
+        if not is_tag and not is_ulid(name):
+            return branch
+        live = self.repository.branches.incarnations()
+        if name in {str(incarnation.branch) for incarnation in live}:
+            return branch
+        return ReadTarget.tag(name) if is_tag else ReadTarget.commit(name)
 
     def snapshot_of(self, target: AnyTarget | None) -> Snapshot:
         """Return the snapshot of a target, by default the newest one of the bound branch."""

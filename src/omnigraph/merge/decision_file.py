@@ -85,7 +85,7 @@ def read_decisions(
     """Read decisions: what to take by row, and rows that were written by hand."""
     takes: dict[tuple[str, str], Take] = {}
     rows: dict[str, list[pa.Table]] = defaultdict(list)
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         shape = _read_shape(number, line)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.display import ROWS_SHOWN_MAX, Display, Displayed
-from omnigraph.errors import NotFoundError, UnavailableError
+from omnigraph.errors import InvalidInputError, NotFoundError, UnavailableError
 from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import NodeAccess, OperatorTrace
 from omnigraph.read.result_file import write_table
@@ -45,6 +45,15 @@ class ColumnNotFoundError(NotFoundError):
     template = "no column '{header}' in this result: it has {known}"
     header: str
     known: tuple[str, ...]
+
+
+class TwoColumnsNeededError(InvalidInputError):
+    """A graph was to be made of a result that has one column."""
+
+    code = "OG-TWO-COLUMNS"
+    hint = "return both ends of an edge: `return {{ $a.name, $b.name }}`"
+    template = "a graph needs two columns, and this result has one: '{header}'"
+    header: str
 
 
 @dataclass(frozen=True)
@@ -153,13 +162,18 @@ class QueryResult(Displayed):
         return found
 
     def _column(self, header: str) -> list[Any]:
-        for column, array in zip(reversed(self.columns), reversed(self.arrays), strict=True):
-            if column.header == header:
-                return _python_values(array, column)
+        place = self._place(header)
+        return _python_values(self.arrays[place], self.columns[place])
+
+    def _place(self, header: str) -> int:
+        for place in reversed(range(len(self.columns))):
+            if self.columns[place].header == header:
+                return place
         raise ColumnNotFoundError(header, tuple(self.column_names))
 
     def _display(self) -> Display:
         place = self.target.branch or self.target.snapshot or self.graph_commit_id
+        name = f" of {self.query_name}" if self.query_name else ""
         if self.estimates and not self.row_count:
             return Display(self.explanation_text())
         first = self[:ROWS_SHOWN_MAX]
@@ -168,7 +182,7 @@ class QueryResult(Displayed):
             for column, array in zip(first.columns, first.arrays, strict=True)
         ]
         return Display(
-            f"{self.row_count} rows of {self.query_name} from {place}",
+            f"{self.row_count} rows{name} from {place}",
             self.column_names,
             list(zip(*columns, strict=True)),
             self.row_count,
@@ -231,21 +245,36 @@ class QueryResult(Displayed):
     ) -> networkx.MultiDiGraph:
         """Return a NetworkX graph with an edge per row, from one column to another.
 
-        `source` and `target` are headers, by default the first two. The other columns become
-        attributes of the edges.
+        `source` and `target` are headers, by default the first two columns. The other columns
+        become attributes of the edges. A row in which one end is null adds the other one as a node.
         """
         try:
             import networkx  # noqa: PLC0415 - an optional library
         except ImportError as error:
             raise LibraryMissingError("networkx") from error
-        headers = self.column_names
-        ends = (source or headers[0], target or headers[min(1, len(headers) - 1)])
-        rows = self.to_pylist()
+        if len(self.columns) < 2:
+            raise TwoColumnsNeededError(*self.column_names)
+        ends = (
+            0 if source is None else self._place(source),
+            1 if target is None else self._place(target),
+        )
+        values = [
+            (column.header, _python_values(array, column))
+            for column, array in zip(self.columns, self.arrays, strict=True)
+        ]
+        others = [each for place, each in enumerate(values) if place not in ends]
         graph = networkx.MultiDiGraph()
-        starts, stops = self[ends[0]], self[ends[1]]
-        for row, start, stop in zip(rows, starts, stops, strict=True):
-            rest = {header: value for header, value in row.items() if header not in ends}
-            graph.add_edge(start, stop, **rest)
+        for start, stop, rest in zip(
+            *(values[end][1] for end in ends),
+            _row_dictionaries(others, self.row_count),
+            strict=True,
+        ):
+            if start is None or stop is None:
+                graph.add_nodes_from(end for end in (start, stop) if end is not None)
+            else:
+                # Not as arguments: a column may be called as one of them is, such as `key`.
+                number = graph.add_edge(start, stop)
+                graph.edges[start, stop, number].update(rest)
         return graph
 
     def write(self, path: str | os.PathLike[str], form: Literal["arrow", "parquet"]) -> None:

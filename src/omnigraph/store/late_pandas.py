@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -79,8 +79,11 @@ class _Notice(MetaPathFinder):
 
             def run_and_look(module: ModuleType) -> None:
                 run(module)
-                _look_again()
-                sys.meta_path.remove(self)
+                # A packager may have one loader for all modules.
+                if module.__name__ == _PANDAS:
+                    _look_again()
+                    with suppress(ValueError):
+                        sys.meta_path.remove(self)
 
             setattr(spec.loader, "exec_module", run_and_look)  # noqa: B010 of one instance
         return spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from omnigraph.errors import ConflictError
-from omnigraph.graph import SchemaApplied, require_queries_hold
+from omnigraph.graph import SchemaApplied, SourceText, require_queries_hold
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
 from omnigraph.server.routes.shapes import commit_shape
@@ -52,7 +52,8 @@ def _apply(call: Call, request: SchemaApplyRequest) -> SchemaApplied:
     served = call.served
     require_queries_hold(served.queries, request.schema_source)
     return served.graph.apply_schema(
-        request.schema_source,
+        # Only a text: a bare text may be the name of a file, which would be one of this machine.
+        SourceText(request.schema_source),
         allow_data_loss=request.allow_data_loss,
         actor_id=call.actor,
         message=request.message,

@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from omnigraph.display import Display, Displayed
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
@@ -48,7 +46,7 @@ from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.mutate.pending_rows import PendingChanges
-from omnigraph.write.mutate.removal import remove_rows
+from omnigraph.write.mutate.removal import checked_ids, remove_rows
 from omnigraph.write.mutate.statements import Affected, StatementRunner
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.validate import Validated, validate
@@ -226,10 +224,11 @@ class Mutations:
             snapshot = self._repository.history.snapshot(request.incarnation)
             self._committer.require_schema(snapshot.schema.schema_hash)
             Requirements(expected_head=request.expected_head).require(snapshot.state)
-            pending = PendingChanges(snapshot, snapshot.catalog)
+            catalog = snapshot.catalog
+            pending = PendingChanges(snapshot, catalog)
             deleted = {
-                key: remove_rows(pending, snapshot.catalog, TableKey(key), pa.array(ids, pa.utf8()))
-                for key, ids in request.ids.items()
+                str(key): remove_rows(pending, catalog, key, ids)
+                for key, ids in checked_ids(request.ids, catalog).items()
             }
             delta = pending.delta()
             if delta.is_empty:

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest import Entry, Snapshot
+from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.blob_contents import blob_contents
 from omnigraph.store.datasets import DatasetHandle
@@ -121,8 +122,9 @@ class PendingTable:
         if not matches.count:
             return
         is_stored = bool(matches.stored.num_rows)
+        kind, _ = TableKey(self.entity.table_key).parts
         raise CreateConflictError(
-            KeyConflict("node", self.entity.name, str(ids[0]), is_stored=is_stored),
+            KeyConflict(kind, self.entity.name, str(ids[0]), is_stored=is_stored),
             graph_commit_id=self._writer_of(condition) if is_stored else None,
         )
 
