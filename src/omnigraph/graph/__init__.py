@@ -9,7 +9,7 @@ from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph, TwoTargetsError, one_target
-from omnigraph.graph.lineage import GraphLineage, commits_since
+from omnigraph.graph.lineage import GraphLineage, commits_since, type_asked_for
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.running_exports import is_exporting
@@ -190,4 +190,5 @@ __all__ = [
     "require_kind",
     "require_queries_hold",
     "scrub_graph",
+    "type_asked_for",
 ]
