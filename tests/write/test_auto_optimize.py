@@ -162,8 +162,9 @@ def test_short_lived_handles_tidy_up_when_they_are_closed(place: Place, impatien
     for number in range(impatient + 1):
         with place.open() as graph:
             write(graph, number)
-    assert counts(graph)[0] == 1
-    assert len(ids(place.open().snapshot())) == impatient + 1
+    later = place.open()
+    assert counts(later)[0] == 1
+    assert len(ids(later.snapshot())) == impatient + 1
 
 
 def test_a_closed_handle_has_nothing_under_way(
