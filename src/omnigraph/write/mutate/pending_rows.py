@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.manifest import Entry, Snapshot
-from omnigraph.schema import Catalog, EntityType
+from omnigraph.schema import Catalog, EntityType, NodeType
 from omnigraph.store.blob_contents import blob_contents
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID, ROW_UPDATED, ScanRequest
@@ -121,8 +121,9 @@ class PendingTable:
         if not matches.count:
             return
         is_stored = bool(matches.stored.num_rows)
+        kind = "node" if isinstance(self.entity, NodeType) else "edge"
         raise CreateConflictError(
-            KeyConflict("node", self.entity.name, str(ids[0]), is_stored=is_stored),
+            KeyConflict(kind, self.entity.name, str(ids[0]), is_stored=is_stored),
             graph_commit_id=self._writer_of(condition) if is_stored else None,
         )
 
