@@ -301,6 +301,22 @@ def test_rules_that_rows_break_are_found_among_matched_rows(
     assert (result.rejected, result.inserted, result.unchanged) == (1, 2, len(ALL))
 
 
+@ENGINES
+def test_edges_that_were_set_aside_have_only_ids_that_the_input_gave(
+    graph: Graph, tmp_path: Path, engine: str
+) -> None:
+    late = [edge("Plain", "px"), edge("Plain", "px", id="given"), edge("Ends", "px", a=1)]
+    options: dict[str, Any] = {"on_error": OnError.QUARANTINE, "quarantine": tmp_path / "bad"}
+    result = load_lines(graph, tmp_path, *late, edge("Plain", "pq"), engine=engine, **options)
+    assert (result.rejected, result.inserted) == (3, 1)
+    texts = [line for path in (tmp_path / "bad").iterdir() for line in path.read_text().split("\n")]
+    aside = [json.loads(line)["record"] for line in texts if line]
+    assert sorted(one["data"].get("id", "") for one in aside) == ["", "", "given"]
+    graph.load(text({"type": "N", "data": {"k": "x"}}), mode="append")
+    assert load_lines(graph, tmp_path, *late, engine=engine).inserted == 3
+    assert load_lines(graph, tmp_path, *aside, engine=engine).unchanged == 3
+
+
 def test_the_second_load_by_tasks_reads_no_rows_into_the_driver(
     graph: Graph, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph.engine import LoadRequest
@@ -344,6 +345,21 @@ def test_frames_without_an_order_are_not_folded(graph: Graph) -> None:
     request = LoadRequest(session.repository, session.committer, frames, options)
     with pytest.raises(LoadOptionsError, match="needs `order_by`"):
         source_of(request, _NoSession())  # type: ignore[arg-type]  # only its setting is read
+
+
+@pytest.mark.parametrize("choice", ["last", "first", "combine"])
+def test_the_rows_of_files_have_the_order_of_the_files(
+    graph: Graph, way: Way, tmp_path: Path, choice: str
+) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "a.csv").write_text("id,size\nt,1\n")
+    pq.write_table(pa.table({"id": ["t"], "size": [2]}), folder / "b.parquet")
+    (folder / "c.csv").write_text("id,size\nt,3\n")
+    pq.write_table(pa.table({"id": ["t"], "size": [4]}), folder / "d.parquet")
+    way.load(graph, {"Thing": {"path": str(folder)}}, on_duplicate=choice)
+    (row,) = graph.snapshot().open("node:Thing").scan().read_all().to_pylist()
+    assert row["size"] == (1 if choice == "first" else 4)
 
 
 def test_an_order_is_refused_where_nothing_would_use_it(graph: Graph, tmp_path: Path) -> None:

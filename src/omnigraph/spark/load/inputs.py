@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -236,23 +237,25 @@ class _Planning:
             target.extend(self._files(entity_type, file_source(entity_type, source, self.form)))
 
     def _files(self, entity_type: EntityType, source: FileSource) -> Iterator[FileTask]:
-        """Plan files; those of parquet apart, because they can be split."""
-        parquet: list[InputFile] = []
+        """Plan files in their order; those of parquet apart, because they can be split."""
         files = files_of(source, self.options)
         total = sum(file.size for file in files)
         per_task = min(max(total // self.parallelism, LINES_BYTES_MIN), LINES_BYTES_MAX)
-        tasks = _Tasks(per_task, entity_type.table_key)
-        for number, file in enumerate(files):
-            form = self._form(file, source, is_first=not number)
-            if form is PARQUET:
-                parquet.append(file)
+        told = [
+            (file, self._form(file, source, is_first=not number))
+            for number, file in enumerate(files)
+        ]
+        if told and self._has_problems(entity_type, *told[0], source):
+            return
+        for is_parquet, group in groupby(told, lambda each: each[1] is PARQUET):
+            if is_parquet:
+                yield from self._parquet(entity_type, [file for file, _ in group], source)
                 continue
-            if not number and self._has_problems(entity_type, file, source, form):
-                return
-            tasks.add(RowsSplit(len(self.inputs), file, source), file.size)
-            self.inputs.append(InputName(file.path, position_unit(form)))
-        yield from self._parquet(entity_type, parquet, source)
-        yield from tasks.finish()
+            tasks = _Tasks(per_task, entity_type.table_key)
+            for file, form in group:
+                tasks.add(RowsSplit(len(self.inputs), file, source), file.size)
+                self.inputs.append(InputName(file.path, position_unit(form)))
+            yield from tasks.finish()
 
     def _form(self, file: InputFile, source: FileSource, *, is_first: bool) -> Format:
         """Tell the format of a file; names are believed here, tasks look at the content."""
@@ -262,8 +265,11 @@ class _Planning:
         return named
 
     def _has_problems(
-        self, entity_type: EntityType, file: InputFile, source: FileSource, form: Format
+        self, entity_type: EntityType, file: InputFile, form: Format, source: FileSource
     ) -> bool:
+        if form is PARQUET:
+            # The footers of all files are looked at, when they are planned.
+            return False
         names = RowFile(entity_type, file, source, form, self.options).columns()
         problems = [] if names is None else column_problems(entity_type, names)
         self.problems += problems

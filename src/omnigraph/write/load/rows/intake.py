@@ -178,7 +178,10 @@ class Intake:
         if self.quarantine is None or not len(numbers):
             return
         picked = loaded.pick(numbers, loaded.destination.schema.names)
-        records = graph_records(loaded.entity_type, picked, loaded.absent.take(numbers))
+        made = None
+        if isinstance(loaded.entity_type, EdgeType):
+            made = loaded.made_rows()[numbers]
+        records = graph_records(loaded.entity_type, picked, loaded.absent.take(numbers), made)
         positions = loaded.positions(numbers)
         for row, record, position in zip(numbers.tolist(), records, positions, strict=True):
             found = [replace(violation, position=position) for violation in rows[row]]

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -33,7 +34,7 @@ from omnigraph.store.durability import fsync_path
 from omnigraph.texts import without_depths
 from omnigraph.write.load.rows.absent import NOTHING_ABSENT, AbsentMasks, any_of
 from omnigraph.write.rules.violations import Violation
-from omnigraph.write.stage.columns import flat
+from omnigraph.write.stage.columns import Mask, flat
 
 _UNREADABLE: Final = "unreadable"
 
@@ -131,18 +132,29 @@ def _writing(directory: Path) -> Iterator[None]:
 
 
 def graph_records(
-    entity_type: EntityType, rows: pa.Table, absent: AbsentMasks = NOTHING_ABSENT
+    entity_type: EntityType,
+    rows: pa.Table,
+    absent: AbsentMasks = NOTHING_ABSENT,
+    made: Mask | None = None,
 ) -> list[dict[str, object]]:
-    """Return stored rows in the form of graph records, without what they do not name."""
+    """Return stored rows in the form of graph records, without what they do not name.
+
+    Ids that were `made` are left out: with one, an edge would not be matched when it is loaded
+    again.
+    """
     columns = {
         name: to_json_values(flat(rows[name]), prop.prop_type, JsonForm.EXPORT)
         for name, prop in entity_type.properties.items()
     }
-    ids = rows["id"].to_pylist()
+    no_ids = np.zeros(rows.num_rows, np.bool_) if made is None else made
+    ids = [
+        {} if is_made else {"id": one}
+        for one, is_made in zip(rows["id"].to_pylist(), no_ids, strict=True)
+    ]
     named = {name: ~any_of(absent, (name,), rows.num_rows) for name in columns}
     data = [
         {
-            "id": ids[row],
+            **ids[row],
             **{name: column[row] for name, column in columns.items() if named[name][row]},
         }
         for row in range(rows.num_rows)
