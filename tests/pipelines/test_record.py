@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from omnigraph.graph import CommitTerms, Graph
+from omnigraph.graph.commits import GraphCommits
+from omnigraph.pipelines.history import published_on
 from omnigraph.pipelines.record import (
     BatchOfStream,
     CheckResult,
@@ -55,3 +60,22 @@ def test_what_this_release_cannot_read_is_no_error(
     read = read_record(RECORD.to_properties() | {key: json.dumps(value)})
     assert read is not None
     assert {name: getattr(read, name) for name in found} == found
+
+
+def test_merges_of_other_pipelines_are_not_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that publishes by merges makes thousands of them."""
+    with Graph.init(tmp_path / "g.omni", "node P { k: String @key }") as graph:
+        for name in ("other", "social"):
+            graph.branches.create("side")
+            row = json.dumps({"type": "P", "data": {"k": name}}).encode()
+            graph.load(row, mode="append", branch="side")
+            stated = replace(RECORD, pipeline=name).to_properties()
+            terms = CommitTerms(lambda _: None, lambda _, stated=stated: stated)
+            graph.on_terms(terms).branches.merge("side")
+            graph.branches.delete("side")
+        monkeypatch.setattr(GraphCommits, "get", lambda *_: pytest.fail("a commit was looked up"))
+        found = published_on(graph, "main", "social")
+        assert [run.pipeline for run in found.runs] == ["social"]
+        assert found.runs[0].graph_commit_id == graph.commits.head_id()

@@ -87,7 +87,7 @@ def newest_run(
 
 
 def _record_of(graph: Graph, commit: GraphCommit, pipeline: str) -> RunRecord | None:
-    run = read_record(commit.properties, pipeline)
+    run = read_record(commit.properties)
     if run is None and commit.merged_parent_commit_id is not None:
         # A branch of a run that a user has merged brings the record of its last commit.
         try:
@@ -95,8 +95,10 @@ def _record_of(graph: Graph, commit: GraphCommit, pipeline: str) -> RunRecord | 
         except CommitNotFoundError:
             return None
         if (merged.graph_branch or "").startswith(f"{BRANCHES}/{pipeline}/"):
-            run = read_record(merged.properties, pipeline)
-    return None if run is None else replace(run, graph_commit_id=commit.graph_commit_id)
+            run = read_record(merged.properties)
+    if run is None or run.pipeline != pipeline:
+        return None
+    return replace(run, graph_commit_id=commit.graph_commit_id)
 
 
 # -- runs that are not published ------------------------------------------------------------------
