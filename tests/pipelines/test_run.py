@@ -285,6 +285,11 @@ def test_a_secret_is_in_no_commit_and_no_message(
     assert "no JDBC driver" in (run.error or "")
     world.parquet("hunter2secret/a.parquet", name=["ann"], age=[30])
     text = PEOPLE.replace("path: in", 'path: "${PASSWORD}"')
+    mapped = text.replace(
+        "mode: merge", "mode: merge, map: {name: \"concat(name, '${PASSWORD}')\"}"
+    )
+    plan = json.dumps(world.pipeline(mapped).plan().to_json())
+    assert ("hunter2secret" not in plan, "${PASSWORD}" in plan) == (True, True)
     assert world.pipeline(text).run().state is RunState.SUCCEEDED
     branches = world.graph.branches.list()
     shown = [dict(one.properties) for name in branches for one in world.graph.commits.list(name)]
