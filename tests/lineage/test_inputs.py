@@ -24,6 +24,7 @@ SECRETS = ("hunter2", "ter2", "AKIAKEY", "SIGN", "tok3n")
         ("jdbc:mysql://u:hun;ter2@h/db", "jdbc:mysql://***@h/db"),
         ("jdbc:oracle:thin:scott/hunter2@//h:1521/x", "jdbc:oracle:thin:***@//h:1521/x"),
         ("jdbc:oracle:thin:scott/hunter2@h:1521:sid", "jdbc:oracle:thin:***@h:1521:sid"),
+        ("jdbc:oracle:oci:scott/hun@ter2@h:1521:sid", "jdbc:oracle:oci:***@h:1521:sid"),
         ("jdbc:mysql://address=(host=h)(password=hunter2)/db", "jdbc:mysql://address=***"),
         ("jdbc:db2://h:50000/db:password=hunter2;user=u;", "jdbc:db2://h:50000/db:***"),
         ("jdbc:sqlserver://h;pwd={hun ter2;x};database=d", "jdbc:sqlserver://h;database=d;***"),

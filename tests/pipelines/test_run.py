@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from omnigraph.pipelines import PipelineFileError, RunState
+from omnigraph import Graph
+from omnigraph.pipelines import Pipeline, PipelineFileError, RunState
 from omnigraph.pipelines.record import read_record
 from support.json_shapes import problems
 from support.pages import ROOT
@@ -188,6 +189,26 @@ load:
     assert [(one.inserted, one.deleted) for one in run.counts] == [(9, 1)]
 
 
+def test_a_node_and_an_edge_of_one_name_are_counted_apart(world: Place) -> None:
+    schema = "node Likes { name: String @key }\nedge Likes: Likes -> Likes\n"
+    other = Graph.init(world.folder / "likes.omni", schema)
+    world.parquet("in/likes.parquet", a=["x", "y"], b=["y", "x"])
+    text = """\
+sources: {likes: {format: parquet, path: in/likes.parquet}}
+load:
+  - {node: Likes, from: likes, mode: merge, map: {name: a}}
+  - {edge: Likes, from: likes, mode: append, src: a, dst: b, map: {}}
+"""
+    for publish in ("merge", "direct"):
+        file = world.pipeline(text, publish).file
+        run = Pipeline.load(file.path, graph=other.uri).run()
+        found = [(one.type_name, one.is_edge, one.inserted) for one in run.counts]
+        assert found[1] == ("edge:Likes", True, 2), run.error
+        read = read_record(other.commits.list(limit=1)[0].properties)
+        assert read is not None
+        assert read.counts == run.counts
+
+
 def test_a_broken_mapping_is_found_before_anything_is_written(world: Place) -> None:
     pipeline = world.pipeline(SOURCES + VIEWS.replace("country", "contry") + LOAD)
     with pytest.raises(PipelineFileError) as caught:
@@ -264,6 +285,11 @@ def test_a_secret_is_in_no_commit_and_no_message(
     assert "no JDBC driver" in (run.error or "")
     world.parquet("hunter2secret/a.parquet", name=["ann"], age=[30])
     text = PEOPLE.replace("path: in", 'path: "${PASSWORD}"')
+    mapped = text.replace(
+        "mode: merge", "mode: merge, map: {name: \"concat(name, '${PASSWORD}')\"}"
+    )
+    plan = json.dumps(world.pipeline(mapped).plan().to_json())
+    assert ("hunter2secret" not in plan, "${PASSWORD}" in plan) == (True, True)
     assert world.pipeline(text).run().state is RunState.SUCCEEDED
     branches = world.graph.branches.list()
     shown = [dict(one.properties) for name in branches for one in world.graph.commits.list(name)]

@@ -56,7 +56,10 @@ def checkpoint(place: Place) -> Path:
     return place.folder / "graph.omni.checkpoints" / "social" / "main"
 
 
-def test_every_micro_batch_is_one_commit_and_a_repeated_one_is_skipped(place: Place) -> None:
+def test_every_micro_batch_is_one_commit_and_a_repeated_one_is_skipped(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_LINEAGE", f"file:{place.folder}/events")
     (place.folder / "in").mkdir()
     pipeline = place.pipeline(NOW + PEOPLE % "append", "direct")
     assert pipeline.run().state is RunState.NOTHING_NEW
@@ -68,7 +71,12 @@ def test_every_micro_batch_is_one_commit_and_a_repeated_one_is_skipped(place: Pl
     assert [counts_of(run)["Person"][0] for run in first] == [2, 1]
     commit = place.graph.commits.list(limit=1)[0]
     assert json.loads(commit.properties["stream"])["batch_id"] == 1
+    assert json.loads(commit.properties["run"])["file"] == str(place.folder / "social.yaml")
     assert json.loads(commit.properties["inputs"])[0]["source"] == "people"
+    events = [json.loads(path.read_bytes()) for path in (place.folder / "events").iterdir()]
+    kinds = {(one["run"]["runId"], one["eventType"]) for one in events}
+    assert sorted(kind for _, kind in kinds) == ["COMPLETE", "COMPLETE", "START", "START"]
+    assert len({run for run, _ in kinds}) == 2
     # The process was killed after the commit and before Spark knew of it.
     for path in (checkpoint(place) / "commits").glob("*1*"):
         path.unlink()
@@ -300,3 +308,54 @@ def test_one_graph_follows_another_with_updates_and_deletions(place: Place) -> N
     assert [len(run.counts) for run in more] == [2, 2]
     assert place.people() == {"ANN": 31, "DAN": 20, "KID": 18}
     assert batches(pipeline) == []
+
+
+LIVES = """\
+node Place { name: String @key }
+node Person { name: String @key }
+edge Lives: Person -> Place { @key(src, dst) }
+"""
+PLACES = """\
+sources: {people: {format: omnigraph, path: other.omni, options: {node: Person}}}
+views: {places: SELECT DISTINCT country AS name FROM people}
+load:
+  - {node: Place, from: places, mode: merge}
+  - {node: Person, from: people, mode: merge, map: {name: name}}
+  - {edge: Lives, from: people, mode: merge, src: name, dst: country, map: {}}
+"""
+
+
+def test_what_other_rows_still_give_is_not_deleted(place: Place) -> None:
+    """Two people in one country: when one of them leaves, the country stays."""
+    other = Graph.init(place.folder / "other.omni", SCHEMA, auto_optimize=False)
+    target = Graph.init(place.folder / "lives.omni", LIVES, auto_optimize=False)
+    file = place.pipeline(NOW + PLACES, "direct").file
+    pipeline = Pipeline.load(file.path, graph=target.uri)
+
+    def live(**people: str) -> None:
+        rows = [
+            {"type": "Person", "data": {"name": name, "country": country}}
+            for name, country in people.items()
+        ]
+        other.load("\n".join(map(json.dumps, rows)).encode(), mode="merge")
+
+    def found() -> list[str]:
+        text = (
+            "query q() { match { $p: Person $c: Place $p lives $c } return { $p.name, $c.name } }"
+        )
+        return sorted("-".join(row.values()) for row in target.query(text).to_pylist())
+
+    def places() -> list[str]:
+        text = "query q() { match { $p: Place } return { $p.name } }"
+        return sorted(row["p.name"] for row in target.query(text).to_pylist())
+
+    live(ann="de", bob="de", cy="it")
+    assert len(batches(pipeline)) == 1
+    live(bob="fr", cy="fr")
+    (moved,) = batches(pipeline)
+    assert (places(), found()) == (["de", "fr"], ["ann-de", "bob-fr", "cy-fr"])
+    deleted = {one.type_name: (one.deleted, one.is_edge) for one in moved.counts}
+    assert deleted == {"Place": (1, False), "Person": (0, False), "Lives": (2, True)}
+    other.mutate('query q() { delete Person where name = "ann" }')
+    assert len(batches(pipeline)) == 1
+    assert (places(), found()) == (["fr"], ["bob-fr", "cy-fr"])

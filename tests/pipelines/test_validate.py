@@ -12,7 +12,8 @@ from support.cases import Case, check_case, load_cases
 
 
 def validated(case: Case, folder: Path) -> str:
-    Graph.init(folder / "graph.omni", case.sections["schema"], durability="process").close()
+    for name in ("graph.omni", "other.omni"):
+        Graph.init(folder / name, case.sections["schema"], durability="process").close()
     (folder / "people.csv").write_text("full_name,age,day\nann,30,2020-01-01\n")
     path = folder / "p.yaml"
     path.write_text(case.sections["file"])

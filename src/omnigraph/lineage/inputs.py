@@ -35,7 +35,7 @@ _QUERY: Final = re.compile(r"\?[^#\s]*")
 _JDBC: Final = "jdbc:"
 _JDBC_SETTINGS: Final = re.compile(r"[?;(]|:(?=\w+=)")
 """Where the settings of an address of JDBC begin; drivers spell them in several ways."""
-_JDBC_USER: Final = re.compile(r"(?i)\A(jdbc:oracle:\w+:)[^@]*@")
+_JDBC_USER: Final = re.compile(r"(?i)\A(jdbc:oracle:\w+:).*@")
 _JDBC_DATABASE: Final = re.compile(r"(?i);(database(?:name)?=[\w$.-]+)")
 _PLAIN_COLUMN: Final = re.compile(r"`?([A-Za-z_]\w*)`?\Z")
 _SUFFIX_FORMATS: Final = {

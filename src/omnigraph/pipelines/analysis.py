@@ -23,7 +23,7 @@ from omnigraph.pipelines.mapping import (
     missing_properties,
     unread_columns,
 )
-from omnigraph.schema import Catalog, EntityType, NodeType
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.spark.steps import SparkStepError, Workspace
 from omnigraph.spark.steps.sample import end_problem, kind_problem
 
@@ -103,7 +103,7 @@ class Analysis:
     def _require_ids(self, found: Mapped) -> None:
         """Refuse rows of a followed graph that could not be found again to be deleted."""
         step, entity_type = found.step, found.entity_type
-        if (isinstance(entity_type, NodeType) and entity_type.key) or "id" in found.expressions:
+        if entity_type.key or "id" in found.expressions:
             return
         for name in sorted(sources_of(step.source, self.file.sources, self.file.views)):
             if self.file.sources[name].is_followed:

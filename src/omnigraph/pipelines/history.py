@@ -9,15 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from omnigraph.graph import CommitLog, CommitNotFoundError, Graph, GraphCommit
+from omnigraph.graph import CommitNotFoundError, CommitPages, Graph, GraphCommit, all_commits
 from omnigraph.pipelines.record import RunRecord, RunState, Watermark, read_record
 
 BRANCHES: Final = "pipeline"
-_PAGE: Final = 500
 _NEWEST: Final = 10
 """The newest run is most often among so many commits."""
 
@@ -62,11 +61,11 @@ class Published:
         return next((run for run in self.runs if run.run_id == run_id), None)
 
 
-def published_runs(graph: Graph, log: CommitLog, pipeline: str) -> Published:
+def published_runs(graph: Graph, pages: CommitPages, pipeline: str) -> Published:
     """Read the published runs of a pipeline from the commits of a branch."""
     found = [
         run
-        for commit in commits_of(log)
+        for commit in all_commits(pages)
         if (run := _record_of(graph, commit, pipeline)) is not None
         and run.state is RunState.SUCCEEDED
     ]
@@ -74,34 +73,21 @@ def published_runs(graph: Graph, log: CommitLog, pipeline: str) -> Published:
 
 
 def newest_run(
-    graph: Graph, log: CommitLog, pipeline: str, *, is_batch: bool = False
+    graph: Graph, pages: CommitPages, pipeline: str, *, is_batch: bool = False
 ) -> RunRecord | None:
     """Find the newest published run in the commits of a branch; perhaps only micro-batches count.
 
     Commits are read until it is found.
     """
-    for commit in commits_of(log, first=_NEWEST):
+    for commit in all_commits(pages, first=_NEWEST):
         run = _record_of(graph, commit, pipeline)
         if run is not None and run.state is RunState.SUCCEEDED and (run.batch or not is_batch):
             return run
     return None
 
 
-def commits_of(log: CommitLog, *, first: int = _PAGE) -> Iterator[GraphCommit]:
-    """Yield the commits of a branch, newest first, a page at a time."""
-    before: int | None = None
-    size = first
-    while True:
-        page = log.commits(limit=size, before=before)
-        yield from page
-        if len(page) < size:
-            return
-        before = page[-1].manifest_version
-        size = _PAGE
-
-
 def _record_of(graph: Graph, commit: GraphCommit, pipeline: str) -> RunRecord | None:
-    run = read_record(commit.properties, pipeline)
+    run = read_record(commit.properties)
     if run is None and commit.merged_parent_commit_id is not None:
         # A branch of a run that a user has merged brings the record of its last commit.
         try:
@@ -109,8 +95,10 @@ def _record_of(graph: Graph, commit: GraphCommit, pipeline: str) -> RunRecord | 
         except CommitNotFoundError:
             return None
         if (merged.graph_branch or "").startswith(f"{BRANCHES}/{pipeline}/"):
-            run = read_record(merged.properties, pipeline)
-    return None if run is None else replace(run, graph_commit_id=commit.graph_commit_id)
+            run = read_record(merged.properties)
+    if run is None or run.pipeline != pipeline:
+        return None
+    return replace(run, graph_commit_id=commit.graph_commit_id)
 
 
 # -- runs that are not published ------------------------------------------------------------------
@@ -153,25 +141,18 @@ class History:
 
 def history_of(graph: Graph, branch: str, pipeline: str) -> History:
     """Return the runs of a pipeline that loads this branch."""
-    published = published_runs(graph, BranchLog(graph, branch), pipeline)
+    published = published_runs(graph, pages_of(graph, branch), pipeline)
     known = {run.run_id for run in published.runs}
     others = [run for run in unpublished_runs(graph, pipeline) if run.run_id not in known]
     runs = sorted((*published.runs, *others), key=lambda run: run.started_at, reverse=True)
     return History(pipeline, tuple(runs), published.watermarks)
 
 
-@dataclass(frozen=True)
-class BranchLog:
-    """The commits of a branch, as they are when they are asked for."""
-
-    graph: Graph
-    branch: str
-
-    def commits(self, *, limit: int | None = None, before: int | None = None) -> list[GraphCommit]:
-        """Return commits of the branch, newest first."""
-        return self.graph.commits.list(self.branch, limit=limit, before=before)
+def pages_of(graph: Graph, branch: str) -> CommitPages:
+    """Return what reads the commits of a branch as they are when they are asked for."""
+    return partial(graph.commits.list, branch)
 
 
 def published_on(graph: Graph, branch: str, pipeline: str) -> Published:
     """Read the published runs of a pipeline on a branch."""
-    return published_runs(graph, BranchLog(graph, branch), pipeline)
+    return published_runs(graph, pages_of(graph, branch), pipeline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,15 +26,15 @@ class PlannedLoad:
     mapped: Mapped
     sample: SampleCheck
 
-    def to_json(self) -> dict[str, object]:
-        """Return the step as programs see it."""
+    def to_json(self, hide: Callable[[str], str] = str) -> dict[str, object]:
+        """Return the step as programs see it; `hide` takes secrets out of its expressions."""
         step = self.mapped.step
         shape: dict[str, object] = {
             "type": step.type_name,
             "kind": step.kind,
             "from": step.source,
             "mode": step.mode,
-            "columns": dict(self.mapped.expressions),
+            "columns": {name: hide(text) for name, text in self.mapped.expressions.items()},
             "sample_rows": self.sample.rows,
             "sample_rejected": self.sample.rejected,
         }
@@ -56,7 +56,7 @@ class Plan:
             "pipeline": self.file.name,
             "sources": [self._source(name) for name in self.file.sources],
             "views": [{"name": name, "columns": list(cols)} for name, cols in self.views.items()],
-            "load": [one.to_json() for one in self.load],
+            "load": [one.to_json(self.file.variables.hide) for one in self.load],
             "checks": [
                 {"name": check.name, "language": check.language, "expect": check.expect.text}
                 for check in self.file.checks

@@ -209,16 +209,17 @@ def read_record(properties: Mapping[str, str], pipeline: str | None = None) -> R
     return RunRecord(
         run_id=lineage.job.run_id or "",
         pipeline=lineage.job.name,
-        state=RunState(run.get("state", RunState.RUNNING)),
-        started_at=int(run.get("started_at", 0)),
-        finished_at=run.get("finished_at"),
+        state=_state_of(run.get("state")),
+        started_at=_moment(run.get("started_at")) or 0,
+        finished_at=_moment(run.get("finished_at")),
         file_digest=lineage.job.file_digest or "",
         branch=run.get("branch"),
         counts=lineage.outputs,
         checks=lineage.checks,
         watermarks={
-            source: Watermark(mark["kind"], mark["value"], mark.get("type", ""))
+            source: Watermark(str(mark["kind"]), str(mark["value"]), str(mark.get("type", "")))
             for source, mark in _object(properties.get("watermarks")).items()
+            if isinstance(mark, dict) and {"kind", "value"} <= mark.keys()
         },
         error=run.get("error"),
         file=run.get("file"),
@@ -230,10 +231,19 @@ def read_record(properties: Mapping[str, str], pipeline: str | None = None) -> R
     )
 
 
+def _state_of(value: object) -> RunState:
+    """Return a state; one that only a newer release knows is no success."""
+    return next((state for state in RunState if state == value), RunState.RUNNING)
+
+
+def _moment(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
 def _batch_of(shape: dict[str, Any]) -> BatchOfStream | None:
-    if "id" not in shape or "batch_id" not in shape:
+    if "id" not in shape or not isinstance(shape.get("batch_id"), int):
         return None
-    return BatchOfStream(str(shape["id"]), int(shape["batch_id"]), str(shape.get("sources", "")))
+    return BatchOfStream(str(shape["id"]), shape["batch_id"], str(shape.get("sources", "")))
 
 
 def _object(text: str | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from omnigraph.graph import (
     LoadResult,
     ReadTarget,
 )
-from omnigraph.lineage import runtime
+from omnigraph.lineage import runtime, type_names
 from omnigraph.lineage.transport import LongJob, live_events
 from omnigraph.names import BranchName, TableKey
 from omnigraph.pipelines.analysis import Analysis
@@ -117,18 +117,12 @@ def run_pipeline(file: PipelineFile, options: RunOptions) -> RunRecord:
             state=RunState.RUNNING,
             started_at=options.clock.now_us(),
             file_digest=file.digest,
-            file=str(file.path),
+            file=str(file.path.absolute()),
             branch=branch.name if file.uses_branch else None,
         )
         first = _RequireFirst(graph, file.name, published.last_run_id)
         run = OneRun(file, options, graph, branch, record, first)
-        with LongJob(
-            live_events(), record.job, "PIPELINE", options.clock.now_us, file=record.file
-        ) as long_job:
-            long_job.begin(record.started_at)
-            done = run.outcome(lambda: _read_and_publish(run, published))
-            long_job.has_commit, long_job.error = done.graph_commit_id is not None, done.error
-        return done
+        return run.reported(lambda: _read_and_publish(run, published))
 
 
 def _read_and_publish(run: OneRun, published: Published) -> RunRecord:
@@ -167,7 +161,7 @@ class _RequireFirst:
     known_run_id: str | None
 
     def __call__(self, log: CommitLog) -> None:
-        newest = newest_run(self.graph, log, self.pipeline)
+        newest = newest_run(self.graph, log.commits, self.pipeline)
         if newest is not None and newest.run_id != self.known_run_id:
             raise RunOvertakenError(self.pipeline, newest.run_id)
 
@@ -236,6 +230,18 @@ class OneRun:
             self.branch.drop()
             raise
 
+    def reported(self, work: Callable[[], RunRecord]) -> RunRecord:
+        """Return the outcome, and send events of its lineage: when it begins, and how it ends."""
+        record, hide = self.record, self.file.variables.hide
+        long_job = LongJob(
+            live_events(), record.job, "PIPELINE", self._now, file=record.file, hide=hide
+        )
+        with long_job:
+            long_job.begin(record.started_at)
+            done = self.outcome(work)
+            long_job.has_commit, long_job.error = done.graph_commit_id is not None, done.error
+        return done
+
     # -- the steps --------------------------------------------------------------------------------
 
     def has_read(self, prepared: Prepared, workspace: Workspace) -> None:
@@ -267,13 +273,14 @@ class OneRun:
         replaced = self._replaced(tables.steps, branch)
 
         def properties(counts: Mapping[str, LoadCounts]) -> Mapping[str, str]:
-            done = replace(self.record, state=RunState.SUCCEEDED, counts=_counts(counts, replaced))
+            made = _named(_counts(counts, replaced))
+            done = replace(self.record, state=RunState.SUCCEEDED, counts=made)
             return self._properties(replace(done, finished_at=self._now()))
 
         terms = CommitTerms(self.require, properties, tables.commits_unchanged)
         graph = self.graph.on_terms(terms)
         result = self._load(graph, tables, tables.steps, branch)
-        self.record = replace(self.record, counts=_counts(_by_key(result), replaced))
+        self.record = replace(self.record, counts=_named(_counts(_by_key(result), replaced)))
         if result.commit is None:
             return self._ended(RunState.NOTHING_NEW)
         self.record = replace(self.record, graph_commit_id=result.commit.graph_commit_id)
@@ -289,15 +296,12 @@ class OneRun:
             replaced = self._replaced(part, self.branch.name)
             result = self._load_branch(tables, part)
             has_changed |= result.commit is not None
-            for one in _counts(_by_key(result), replaced):
-                before = counts.get(one.type_name, TypeCounts(one.type_name))
-                counts[one.type_name] = before.plus(one)
-        for name, number in self._delete_left(tables).items():
-            has_changed |= number > 0
-            before = counts.get(name, TypeCounts(name))
-            counts[name] = before.plus(TypeCounts(name, deleted=number))
+            _add(counts, _counts(_by_key(result), replaced))
+        gone = self._delete_left(tables)
+        has_changed |= any(gone.values())
+        _add(counts, {key: _type_counts(key, deleted=number) for key, number in gone.items()})
         self.has_loaded = True
-        self.record = replace(self.record, counts=tuple(counts.values()))
+        self.record = replace(self.record, counts=_named(counts))
         if not has_changed and not tables.commits_unchanged:
             self.branch.drop()
             return self.nothing_new()
@@ -373,11 +377,11 @@ class OneRun:
                 folder.rmdir()
         return result
 
-    def _delete_left(self, tables: RunTables) -> dict[str, int]:
-        """Delete the rows of changed sources that the steps do not give any more."""
+    def _delete_left(self, tables: RunTables) -> Mapping[str, int]:
+        """Delete the rows of changed sources that the steps do not give any more, by table."""
         if not tables.leaving:
             return {}
-        gone = left_ids(self.file, tables.workspace, tables.leaving)
+        gone = left_ids(self.file, tables.workspace, tables.leaving, tables.steps)
         if not any(gone.values()):
             return {}
         self.options.report(f"deleting from {self.branch.name}")
@@ -388,7 +392,7 @@ class OneRun:
             )
         if result.commit is not None:
             branch.head = result.commit.graph_commit_id
-        return {TableKey(key).type_name: number for key, number in result.deleted.items()}
+        return result.deleted
 
     def _stated(self, record: RunRecord) -> RunRecord:
         """Add a commit to the branch of the run that holds its record."""
@@ -470,20 +474,30 @@ def _free_folder(parent: Path, run_id: str) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def _counts(
-    counts: Mapping[str, LoadCounts], replaced: Mapping[str, int]
-) -> tuple[TypeCounts, ...]:
-    return tuple(
-        TypeCounts(
-            TableKey(key).type_name,
+def _counts(counts: Mapping[str, LoadCounts], replaced: Mapping[str, int]) -> dict[str, TypeCounts]:
+    """Return what a load did, by table."""
+    return {
+        key: _type_counts(
+            key,
             inserted=one.inserted,
             updated=one.updated,
             deleted=replaced.get(key, 0),
             unchanged=one.unchanged,
             rejected=one.rejected,
-            is_edge=TableKey(key).is_edge,
         )
-        for key, one in sorted(
-            counts.items(), key=lambda item: (TableKey(item[0]).is_edge, item[0])
-        )
-    )
+        for key, one in counts.items()
+    }
+
+
+def _type_counts(key: str, **numbers: int) -> TypeCounts:
+    return TypeCounts(TableKey(key).type_name, is_edge=TableKey(key).is_edge, **numbers)
+
+
+def _add(counts: dict[str, TypeCounts], more: Mapping[str, TypeCounts]) -> None:
+    for key, one in more.items():
+        counts[key] = counts[key].plus(one) if key in counts else one
+
+
+def _named(counts: Mapping[str, TypeCounts]) -> tuple[TypeCounts, ...]:
+    """Return counts by table under the names of their types, nodes first."""
+    return tuple(replace(counts[key], type_name=name) for key, name in type_names(counts).items())

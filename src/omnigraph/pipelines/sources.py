@@ -14,14 +14,15 @@ from itertools import takewhile
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.graph import Graph, OpenMode
+from omnigraph.graph import Graph, OpenMode, all_commits
 from omnigraph.lineage.inputs import address, file_hash, files_digest, without_secrets
 from omnigraph.pipelines.file.model import Incremental, PipelineFile, Source
 from omnigraph.pipelines.file.read import FILE_FORMATS
-from omnigraph.pipelines.history import BranchLog, Published, commits_of
+from omnigraph.pipelines.history import Published, pages_of
 from omnigraph.pipelines.record import InputRead, Watermark
 from omnigraph.spark.steps import FileInfo, SparkStepError, Workspace
 from omnigraph.spark.steps.workspace import mark_literal
+from omnigraph.texts import shown
 
 _STORAGE: Final = "storage."
 _COMMITS_MAX: Final = "maxcommitspertrigger"
@@ -227,22 +228,22 @@ class _Preparing:
         files: Sequence[FileInfo] | None = None,
     ) -> InputRead:
         source = self._source
-        uri = source.table or ", ".join(map(address, source.paths))
+        uri = shown(source.table) if source.table else ", ".join(map(address, source.paths))
         if source.format == "jdbc":
             query = source.options.get("dbtable") or source.options.get("query")
-            uri = f"{source.options['url']}#{query}"
+            uri = shown(f"{without_secrets(source.options['url'])}#{query}")
         elif source.format == "omnigraph":
             kind = "node" if "node" in source.options else "edge"
             type_name = source.options.get(kind)
             uri += "" if type_name is None else f"#{kind}:{type_name}"
             uri += "" if version is None else f"@{version}"
-        shown = self._file.variables.hide(without_secrets(uri))
+        uri = self._file.variables.hide(uri)
         if files is None:
-            return InputRead(source.name, shown, source.format, version, rows)
+            return InputRead(source.name, uri, source.format, version, rows)
         size = sum(one.bytes for one in files)
         return InputRead(
             source.name,
-            shown,
+            uri,
             source.format,
             rows=rows,
             bytes=size,
@@ -353,6 +354,7 @@ class _Preparing:
         starting = options.get(_STARTING)
         start = None if self._mark is None else self._mark.value
         end = self._head(start, _commits_max(self._file, source))
+        self._workspace.keep_source(_with(read, versionAsOf=end))
         found = _Found(self._described(version=end), Watermark("version", end))
         begins = start is None and starting is not None and starting != "latest"
         if start == end or (start is None and starting == "latest"):
@@ -390,7 +392,8 @@ class _Preparing:
             if after is None or not commits_max:
                 return graph.commits.head_id()
             newer = takewhile(
-                lambda commit: commit.graph_commit_id != after, commits_of(BranchLog(graph, branch))
+                lambda commit: commit.graph_commit_id != after,
+                all_commits(pages_of(graph, branch)),
             )
             ids = [commit.graph_commit_id for commit in newer]
             return ids[max(len(ids) - commits_max, 0)] if ids else after

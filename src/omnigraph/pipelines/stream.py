@@ -22,12 +22,12 @@ from hashlib import sha256
 from typing import Final
 
 from omnigraph.errors import ConflictError, InvalidInputError
-from omnigraph.graph import CommitLog, Graph
+from omnigraph.graph import CommitLog, CommitPages, Graph
 from omnigraph.pipelines.branch import RunBranch
 from omnigraph.pipelines.checks import checking_workspace
 from omnigraph.pipelines.file.model import PipelineFile, Source
 from omnigraph.pipelines.file.view_order import sources_of
-from omnigraph.pipelines.history import BranchLog, Published, newest_run
+from omnigraph.pipelines.history import Published, newest_run, pages_of
 from omnigraph.pipelines.mapping import Mapped
 from omnigraph.pipelines.record import BatchOfStream, RunRecord, RunState
 from omnigraph.pipelines.run import (
@@ -112,6 +112,7 @@ def _record(file: PipelineFile, options: RunOptions, run_id: str) -> RunRecord:
         state=RunState.RUNNING,
         started_at=options.clock.now_us(),
         file_digest=file.digest,
+        file=str(file.path.absolute()),
     )
 
 
@@ -152,8 +153,8 @@ class _Stream:
 
     def _require_same_sources(self) -> None:
         """Refuse a file with other streams, before Spark reads them by the old checkpoint."""
-        log = BranchLog(self.graph, self.file.target.branch)
-        newest = newest_run(self.graph, log, self.file.name, is_batch=True)
+        pages = pages_of(self.graph, self.file.target.branch)
+        newest = newest_run(self.graph, pages, self.file.name, is_batch=True)
         last = None if newest is None else newest.batch
         if last is None or self.options.begins_again or last.sources == self.sources:
             return
@@ -188,7 +189,7 @@ class _Stream:
         )
         follows = _RequireNext(self.graph, file, of_stream, begins_again=options.begins_again)
         run = OneRun(file, options, self.graph, branch, record, follows)
-        self.last = run.outcome(lambda: self._publish(run, batch, follows))
+        self.last = run.reported(lambda: self._publish(run, batch, follows))
         if self.last.state is not RunState.SUCCEEDED:
             options.on_batch(self.last)
             raise _BatchFailedError(self.last)
@@ -198,7 +199,7 @@ class _Stream:
 
     def _publish(self, run: OneRun, batch: MicroBatch, follows: _RequireNext) -> RunRecord:
         try:
-            follows(BranchLog(self.graph, self.file.target.branch))
+            follows.check(pages_of(self.graph, self.file.target.branch))
             before = Published(() if follows.before is None else (follows.before,))
             self.batches.require_columns(batch)
             prepared = prepare_batch(self.file, batch.workspace, before, batch.files)
@@ -251,8 +252,11 @@ class _RequireNext:
     """This micro-batch, where it was found."""
 
     def __call__(self, log: CommitLog) -> None:
+        self.check(log.commits)
+
+    def check(self, pages: CommitPages) -> None:
         number = self.batch.number
-        newest = newest_run(self.graph, log, self.file.name, is_batch=number > 0)
+        newest = newest_run(self.graph, pages, self.file.name, is_batch=number > 0)
         if newest is not None and newest.batch is not None and newest.batch.is_same(self.batch):
             self.published = newest
             raise BatchPublishedError(self.file.name, newest.run_id)

@@ -127,6 +127,3 @@ def _check_step(file: PipelineFile, step: LoadStep, findings: Findings) -> None:
     elif read and not streams and step.mode == "append":
         message = f"'{step.source}' is read whole in every micro-batch: the mode must be merge"
         findings.error("wrong_value", path, message)
-    if followed and step.kind == "edge" and "id" not in (step.mapping or {"id": "id"}):
-        message = f"edges that follow '{followed[0]}' need an 'id', by which they are deleted"
-        findings.error("missing_key", step.path, message)

@@ -76,6 +76,8 @@ class Workspace:
     ) -> None:
         self._before: dict[str, DataFrame] = {}
         """Rows before the changes of a table, by name."""
+        self._all: dict[str, SourceRead] = {}
+        """How all rows of a table are read of which changes are shown."""
         with step("session"):
             self._spark = spark_session(session) if is_own else _isolated(session)
             register(self._spark)
@@ -268,14 +270,33 @@ class Workspace:
             self._before[name] = before.where("_change_type <> 'insert'").drop(*FEED_COLUMNS)
             self._name(after.where("_change_type <> 'delete'").drop(*FEED_COLUMNS), name)
 
+    def keep_source(self, read: SourceRead) -> None:
+        """Keep how all rows of a table are read, for `show_all_rows`."""
+        self._all[read.name] = read
+
     def forget_changes(self) -> None:
         """Forget the rows before changes: other tables are read next."""
         self._before.clear()
+        self._all.clear()
 
     def show_rows_before(self) -> None:
         """Give the tables of changes the rows that have been changed or deleted, as they were."""
         for name, frame in self._before.items():
             self._name(frame, name)
+
+    def show_all_rows(self) -> None:
+        """Give the tables of changes all rows that there are after them."""
+        for read in self._all.values():
+            self.add_source(read)
+
+    @staticmethod
+    def shared_rows(
+        frame: DataFrame, other: DataFrame, columns: Sequence[str], what: str
+    ) -> DataFrame:
+        """Return one row of a frame for each value of some columns that another one has too."""
+        with step(what):
+            values = other.select(*columns).distinct()
+            return frame.join(values, list(columns), "left_semi").dropDuplicates(list(columns))
 
 
 def _first(changes: DataFrame, order: str) -> DataFrame:

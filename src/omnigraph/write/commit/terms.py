@@ -36,15 +36,19 @@ class CommitPages(Protocol):
         ...
 
 
-def all_commits(pages: CommitPages) -> Iterator[GraphCommit]:
-    """Yield the commits of a branch, newest first, a page at a time."""
+def all_commits(pages: CommitPages, *, first: int = _PAGE) -> Iterator[GraphCommit]:
+    """Yield the commits of a branch, newest first, a page at a time.
+
+    `first` is the size of the first page: small where the newest commits most often answer.
+    """
     before: int | None = None
+    size = first
     while True:
-        page = pages(limit=_PAGE, before=before)
+        page = pages(limit=size, before=before)
         yield from page
-        if len(page) < _PAGE:
+        if len(page) < size:
             return
-        before = page[-1].manifest_version
+        before, size = page[-1].manifest_version, _PAGE
 
 
 @dataclass(frozen=True)
