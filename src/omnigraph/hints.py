@@ -46,7 +46,9 @@ ARGUMENTS: Final[dict[str, str]] = {
     "--external-blob-base": "external_blob_bases=[...]",
     "--force": "force=True",
     "--on-error": "on_error=",
+    "--spark-master": "spark=session",
     "--start": "start=",
+    "--to": "to=",
 }
 """What an option of a command is called in Python."""
 

@@ -51,6 +51,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
+from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.registry import Registry, RegistryError, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
 from omnigraph.read.access.blobs import (
@@ -182,6 +183,7 @@ __all__ = [
     "lint_files",
     "load_queries",
     "one_target",
+    "parse_queries",
     "read_lineage",
     "read_schema_file",
     "register_queries",

@@ -134,7 +134,7 @@ def read_params(*, text: str | None, path: Path | None) -> Mapping[str, object] 
 
 def _text_parameters(source: SourceText | None, name: str | None) -> frozenset[str]:
     """Return the parameters of type String of the query that will run; none of a stored one."""
-    from omnigraph.query import parse_queries  # noqa: PLC0415 loads the parser
+    from omnigraph.graph import parse_queries  # noqa: PLC0415 loads Lance
     from omnigraph.values import Scalar  # noqa: PLC0415
 
     if source is None:
