@@ -167,6 +167,23 @@ def test_a_callers_properties_stay_and_reserved_ones_are_refused(graph: Graph) -
             graph.load(PEOPLE, mode="merge", properties={key: "x"})
 
 
+WITH_PROPERTIES: dict[str, Callable[[Graph, dict[str, str]], object]] = {
+    "mutate": lambda g, p: g.mutate('query q() { delete Person where name = "x" }', properties=p),
+    "delete rows": lambda g, p: g.delete_rows({"node:Person": []}, properties=p),
+    "merge": lambda g, p: g.branches.merge("nowhere", properties=p),
+    "revert": lambda g, p: g.commits.revert("nothing", properties=p),
+    "schema": lambda g, p: g.schema.apply(g.schema.source(), properties=p),
+    "embed": lambda g, p: g.embed(properties=p),
+}
+
+
+@pytest.mark.parametrize("name", WITH_PROPERTIES)
+def test_no_write_takes_properties_that_only_omnigraph_writes(name: str, graph: Graph) -> None:
+    for key in LINEAGE_KEYS:
+        with pytest.raises(ReservedPropertyError):
+            WITH_PROPERTIES[name](graph, {key: "x"})
+
+
 def test_a_handle_names_the_jobs_of_its_writes(graph: Graph) -> None:
     load(graph.with_job("load", namespace="cli"), PEOPLE)
     load(graph.with_job(namespace="http"), person(name="cas"))

@@ -31,8 +31,8 @@ from omnigraph.graph.loads import load_data, load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
-from omnigraph.graph.session import start_session
-from omnigraph.lineage import Job, check_properties
+from omnigraph.graph.session import check_commit, start_session
+from omnigraph.lineage import Job
 from omnigraph.lineage.inputs import Described, describe
 from omnigraph.lineage.transport import LongJob
 from omnigraph.manifest import (
@@ -54,7 +54,6 @@ from omnigraph.names import (
     MAIN,
     BranchName,
     TableKey,
-    check_commit_texts,
     check_id,
     check_label,
     check_retries,
@@ -626,8 +625,7 @@ class Graph(FlatNames):
             Action.CHANGE, branch=session.branch_of(branch), actor_id=actor_id
         )
         source = None if from_branch is None else BranchName.parse(from_branch)
-        check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
+        check_commit(message=message, properties=properties)
         check_id("the expected head", expected_head)
         options = LoadOptions(
             mode=choice(WriteMode, mode, "load mode"),
@@ -755,7 +753,7 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         check_id("the expected head", expected_head)
-        check_commit_texts(message=message, properties=properties)
+        check_commit(message=message, properties=properties)
         check_retries(retries)
         request = MutationRequest(
             text,
@@ -793,7 +791,7 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         check_id("the expected head", expected_head)
-        check_commit_texts(message=message, properties=properties)
+        check_commit(message=message, properties=properties)
         request = RemovalRequest(
             ids,
             self._session.incarnation_of(branch),
@@ -827,8 +825,7 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         chosen = choice(EmbedMode, mode, "embed mode")
-        check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
+        check_commit(message=message, properties=properties)
         session, clock = self._session, self._session.repository.clock
         named = session.job(job, "embed").of_run(clock.ulid())
         request = EmbedRequest(
