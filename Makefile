@@ -63,7 +63,7 @@ bench-peers: ## Install the engines that `python -m bench queries` compares with
 	.venv-peers/bin/pip install --quiet kuzu==0.11.3 ladybug duckdb pyarrow numpy
 
 lock: $(READY) ## Resolve the dependencies again
-	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml --extra all --group dev --universal --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	  --custom-compile-command "make lock" --upgrade --quiet -o requirements.lock
 

@@ -89,8 +89,8 @@ def test_each_walk_has_its_hops() -> None:
 
 
 def test_a_hop_that_does_not_exist_is_found() -> None:
-    assert problem("engine.py", "run_load") is None
-    assert "engine.py:run_load" in (problem("graph/core.py", "run_load") or "")
+    assert problem("engine/__init__.py", "run_load") is None
+    assert "engine/__init__.py:run_load" in (problem("graph/core.py", "run_load") or "")
     assert "merge/rows.py:Clash.where" in (problem("merge/rows.py", "Clashes.where") or "")
-    assert "nowhere" in (problem("engine.py", "no_such_function") or "")
+    assert "nowhere" in (problem("engine/__init__.py", "no_such_function") or "")
     assert problem("merge/rows.py", "Clash.where") is None

@@ -21,7 +21,7 @@ class Room:
 
 _GROUND = (
     *("texts", "hints", "errors", "names", "values", "clock", "cache"),
-    *("failpoints", "records", "strict_yaml", "display"),
+    *("failpoints", "records", "strict_yaml", "display", "progress"),
 )
 
 ROOMS: tuple[Room, ...] = (
@@ -34,6 +34,7 @@ ROOMS: tuple[Room, ...] = (
     Room(1, "records", "stored JSON as dataclasses, by their annotations", ()),
     Room(1, "strict_yaml", "YAML of which nothing is guessed", ("texts",)),
     Room(1, "display", "how results look at a prompt and in a notebook", ("texts",)),
+    Room(1, "progress", "what a long job is doing, on a terminal or for a caller", ()),
     Room(1, "names", "checked names and ids", ("texts", "errors")),
     Room(1, "values", "property types and their Arrow form", ("texts", "errors")),
     Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),
@@ -157,7 +158,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         17,
         "integrations",
-        "graphs as destinations of other tools",
+        "graphs in other tools: dlt, Pygments",
         (*_GROUND, "schema", "graph"),
     ),
     Room(18, "web", "static files of the web UI", ()),
@@ -190,6 +191,7 @@ LIBRARY_HOMES: dict[str, str] = {
     "cedarpy": "policy",
     "pyspark": "spark",
     "dlt": "integrations",
+    "pygments": "integrations",
     "fastapi": "server",
     "starlette": "server",
     "uvicorn": "server",

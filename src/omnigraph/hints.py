@@ -48,7 +48,7 @@ ARGUMENTS: Final[dict[str, str]] = {
     "--external-blob-base": "external_blob_bases=[...]",
     "--force": "force=True",
     "--on-error": "on_error=",
-    "--spark-master": "spark=session",
+    "--spark-master": "spark=get_spark()",
     "--start": "start=",
     "--to": "to=",
 }

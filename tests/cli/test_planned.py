@@ -11,8 +11,8 @@ from support.terminal import Terminal
 
 _WORDS = """
 alias blob branch change changes check cleanup cluster commit demo diff doctor embed export graphs
-ingest init lint load log login logout mcp mutate optimize pipeline policy profile queries query
-read recovery repair schema serve shell snapshot sql tag test version
+ingest init lineage lint load log login logout mcp mutate optimize pipeline policy profile queries
+query read recovery repair schema serve shell snapshot sql tag test version
 """
 NAMED_BY_THE_SPECIFICATION = frozenset(_WORDS.split())
 OLD_WORDS = frozenset({"change", "read"})

@@ -194,6 +194,11 @@ log --limit 2
 log --branch draft
 log --branch nowhere
 log --limit 0
+lineage show HEAD
+lineage show Person
+lineage show NO
+lineage emit --to file:events
+lineage emit --to nowhere
 branch merge draft --delete-branch
 branch delete etl --yes
 branch delete draft --yes
@@ -213,7 +218,8 @@ WITHOUT_JSON = ("export", "blob get")
 NOT_SAME = re.compile(
     r'"(graph_commit_id|parent_commit_id|merged_parent_commit_id|created_at|authored_at|uri|id'
     r"|resume_cursor|snapshot_commit_id|cursor|etag|resolved_snapshot|dataset_path|seconds"
-    r'|bytes_written|next_page_token|elapsed_ms|source|read|validate|write|commit|table_key)": '
+    r"|bytes_written|engine_reason|next_page_token|elapsed_ms|source|read|validate|write|commit"
+    r'|table_key)": '
     r'("(?:[^"\\]|\\.)*"|[0-9.]+|null)'
 )
 ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
@@ -305,8 +311,8 @@ ANY_COMMANDS = {"ingest"} | {
     if (rule := rule_of(words)) is not None and rule.capability is Capability.DATA
 }
 """The commands that work on a store and on a server; `ingest` is not listed."""
-ONLY_SERVED = ("query all",)
-"""A stored query is a server's."""
+ONLY_SERVED = ("query all", "lineage show HEAD", "lineage show Person")
+"""A stored query is a server's, and so is the name of a job that it does."""
 
 
 def _name(line: str) -> str:

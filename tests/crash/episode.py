@@ -30,7 +30,7 @@ from crash.world import DAY_S, Content, Operation, Workload, World
 from omnigraph.graph import Graph
 from omnigraph.manifest import GraphCommit, ReadTarget
 from support.clocks import WrongClock
-from support.places import Place
+from support.places import Place, finish_maintenance
 
 KILLS_PER_EPISODE = 10
 _AHEAD = 24
@@ -251,7 +251,7 @@ class Episode:
         assert read_content(self.idle) == self.world.content(), self._told("a lost write", [])
         self.story.append("… by the idle handle")
         # It is used again; now no thread of it may write while the files are compared.
-        self.idle.close()
+        finish_maintenance(self.idle)
 
     # -- looking ----------------------------------------------------------------------------------
 

@@ -191,3 +191,34 @@ def test_a_schema_may_be_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_package_names_its_version() -> None:
     assert omnigraph.__version__[0].isdigit()
+
+
+def test_results_of_writes_are_tables(graph: Graph) -> None:
+    loaded = graph.load([{"type": "Person", "data": {"name": "Ann"}}], mode="merge")
+    assert repr(loaded).splitlines()[1:] == [
+        "type    records  inserted  updated  unchanged  deleted  rejected",
+        "Person  1        0         0        1          0        0",
+    ]
+    changed = graph.mutate('query m() { update Person set { age: 5 } where name = "Ann" }')
+    assert repr(changed).splitlines()[1:] == [
+        "type         inserted  updated  replaced  deleted  unchanged",
+        "node:Person  0         1        0         0        0",
+    ]
+    graph.branches.create("b")
+    assert repr(graph.branches.merge("b", "main")) == "merge of b into main: already_up_to_date"
+
+
+def test_conflicts_of_a_merge_are_a_table(graph: Graph) -> None:
+    graph.branches.create("b")
+    for branch, age in (("main", 1), ("b", 2)):
+        graph.mutate(
+            'query m($age: I32) { update Person set { age: $age } where name = "Ann" }',
+            params={"age": age},
+            branch=branch,
+        )
+    found = graph.branches.merge("b", "main", dry_run=True)
+    assert repr(found).splitlines() == [
+        "dry run of a merge of b into main: conflicts",
+        "conflict          type         id",
+        "divergent_update  node:Person  Ann",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -167,21 +168,46 @@ def test_a_callers_properties_stay_and_reserved_ones_are_refused(graph: Graph) -
             graph.load(PEOPLE, mode="merge", properties={key: "x"})
 
 
-WITH_PROPERTIES: dict[str, Callable[[Graph, dict[str, str]], object]] = {
-    "mutate": lambda g, p: g.mutate('query q() { delete Person where name = "x" }', properties=p),
-    "delete rows": lambda g, p: g.delete_rows({"node:Person": []}, properties=p),
-    "merge": lambda g, p: g.branches.merge("nowhere", properties=p),
-    "revert": lambda g, p: g.commits.revert("nothing", properties=p),
-    "schema": lambda g, p: g.schema.apply(g.schema.source(), properties=p),
-    "embed": lambda g, p: g.embed(properties=p),
+WRITES: dict[str, Callable[[Graph, dict[str, str]], object]] = {
+    "load": lambda graph, given: graph.load(PEOPLE, mode="merge", properties=given),
+    "load_tables": lambda graph, given: graph.load_tables(mode="merge", properties=given),
+    "mutate": lambda graph, given: graph.mutate(
+        'query q() { insert Person { name: "eve" } }', embed="off", properties=given
+    ),
+    "delete_rows": lambda graph, given: graph.delete_rows({"node:Person": []}, properties=given),
+    "embed": lambda graph, given: graph.embed(properties=given),
+    "branches.merge": lambda graph, given: graph.branches.merge("side", properties=given),
+    "commits.revert": lambda graph, given: graph.commits.revert(
+        graph.commits.head_id(), properties=given
+    ),
+    "schema.apply": lambda graph, given: graph.schema.apply(SCHEMA, properties=given),
+    "schema.apply_file": lambda graph, given: graph.schema.apply_file(
+        file(graph, "same.pg", SCHEMA.encode()), properties=given
+    ),
 }
 
 
-@pytest.mark.parametrize("name", WITH_PROPERTIES)
-def test_no_write_takes_properties_that_only_omnigraph_writes(name: str, graph: Graph) -> None:
-    for key in LINEAGE_KEYS:
-        with pytest.raises(ReservedPropertyError):
-            WITH_PROPERTIES[name](graph, {key: "x"})
+@pytest.mark.parametrize("name", WRITES)
+def test_no_write_takes_a_reserved_property(name: str, graph: Graph) -> None:
+    load(graph, PEOPLE)
+    graph.branches.create("side")
+    before = graph.commits.head_id()
+    with pytest.raises(ReservedPropertyError, match="'job' is reserved"):
+        WRITES[name](graph, {"job": '{"namespace": "pipeline", "name": "social"}'})
+    assert graph.commits.head_id() == before
+
+
+def test_the_list_of_writes_with_properties_is_whole(graph: Graph) -> None:
+    parts = {"": graph, "branches.": graph.branches, "commits.": graph.commits}
+    parts |= {"schema.": graph.schema, "tags.": graph.tags, "maintenance.": graph.maintenance}
+    found = {
+        f"{prefix}{name}"
+        for prefix, part in parts.items()
+        for name, method in inspect.getmembers(type(part), inspect.isfunction)
+        if not name.startswith("_") and "properties" in inspect.signature(method).parameters
+    }
+    flat = {"branch_merge", "commit_revert", "apply_schema", "apply_schema_file"}
+    assert found - flat == set(WRITES)
 
 
 def test_a_handle_names_the_jobs_of_its_writes(graph: Graph) -> None:
@@ -381,3 +407,15 @@ def test_a_target_is_needed_and_must_be_one(graph: Graph, monkeypatch: pytest.Mo
         with pytest.raises(LineageTargetError) as caught:
             graph.lineage.emit(target)
         assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_called_as_a_type_is_not_the_type(graph: Graph) -> None:
+    path = Path(graph.uri).parent / "Person.parquet"
+    pq.write_table(pa.table({"name": ["ann"]}), path)
+    described = {"Person": {"path": str(path), "map": {"name": "name"}}}
+    graph.load(described, mode="append", embed="off")
+    assert graph.lineage.show("Person.name", direction="down").steps == ()
+    graph.embed()
+    [read] = graph.lineage.show("Person.name", direction="down").steps
+    assert read.commit.operation == "embed"
+    assert graph.lineage.show("Person.age", direction="down").steps == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +12,8 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph import read_lineage
+from omnigraph.graph.branches import GraphBranches
 from omnigraph.integrations.package import (
     Package,
     PackageTable,
@@ -124,3 +127,51 @@ def test_a_map_that_does_not_fit_is_refused(
 def test_a_table_that_the_map_does_not_name_is_refused(place: Place) -> None:
     with pytest.raises(TableMapError, match="table 'cats': the map has no type for it"):
         place.load("1", place.table("cats", "append", name=["tom"]))
+
+
+def test_a_commit_of_a_package_has_a_whole_lineage(place: Place) -> None:
+    place.load("1", place.table("people", "append", name=["ann"], age=[30]))
+    people = place.table("people", "merge", name=["ann", "bob"], age=[31, 40])
+    place.load("2", people, place.table("follows", "append", a=["ann"], b=["bob"], since=[1]))
+    written = [{"Person", "Knows"}, {"Person"}]
+    for commit, outputs in zip(place.graph.commits.list(limit=2), written, strict=True):
+        lineage = read_lineage(commit.properties)
+        assert lineage is not None
+        assert (lineage.job.namespace, lineage.job.name) == ("dlt", "social")
+        assert {one.type_name for one in lineage.outputs} == outputs
+        assert lineage.inputs
+        assert lineage.engine["engine"] == "local"
+
+
+def test_a_column_that_only_a_later_file_has_is_loaded(place: Place) -> None:
+    """A writer begins a new file when rows come with a column that the first one lacks."""
+    first = place.table("people", "append", name=["ann"])
+    second = place.table("people", "append", name=["bob"], age=[40])
+    place.load("1", PackageTable("people", "append", (*first.files, *second.files)))
+    assert place.rows["Person"] == [("ann", None), ("bob", 40)]
+
+
+def test_two_processes_with_one_package_publish_all_of_it_or_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one cuts the branch of the package anew, while the first one is about to merge."""
+    people = place.table("people", "merge", name=["ann", "bob"], age=[31, 40])
+    known = place.table("follows", "append", a=["ann"], b=["bob"], since=[1])
+    merge = GraphBranches.merge
+
+    def meanwhile(branches: GraphBranches, source: str, *args: Any, **options: Any) -> object:
+        monkeypatch.undo()
+        branches.delete(source)
+        branches.create_from("main", source)
+        rows = b'{"type": "Person", "data": {"name": "ann"}}'
+        place.graph.load(rows, mode="merge", branch=source)
+        return merge(branches, source, *args, **options)
+
+    monkeypatch.setattr(GraphBranches, "merge", meanwhile)
+    with pytest.raises(OmnigraphError):
+        place.load("1", people, known)
+    assert place.rows == {"Person": [], "Knows": []}
+    assert place.graph.branches.list() == ["main", "dlt/social/1"]
+    place.load("1", people, known)
+    assert place.rows["Knows"] == [("ann", "bob", 1)]
+    assert place.graph.branches.list() == ["main"]

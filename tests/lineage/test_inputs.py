@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.lineage.inputs import address, describe, graph_read
 
-SECRETS = ("hunter2", "AKIAKEY", "SIGN", "tok3n")
+SECRETS = ("hunter2", "ter2", "AKIAKEY", "SIGN", "tok3n")
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,13 @@ SECRETS = ("hunter2", "AKIAKEY", "SIGN", "tok3n")
         ("https://h/x?page=tok3n#part", "https://h/x?***#part"),
         ("abfss://c@acc.dfs/x", "abfss://***@acc.dfs/x"),
         ("jdbc:postgresql://h/db?user=u&password=hunter2", "jdbc:postgresql://h/db?***"),
+        ("jdbc:mysql://u:hun;ter2@h/db", "jdbc:mysql://***@h/db"),
+        ("jdbc:oracle:thin:scott/hunter2@//h:1521/x", "jdbc:oracle:thin:***@//h:1521/x"),
+        ("jdbc:oracle:thin:scott/hunter2@h:1521:sid", "jdbc:oracle:thin:***@h:1521:sid"),
+        ("jdbc:mysql://address=(host=h)(password=hunter2)/db", "jdbc:mysql://address=***"),
+        ("jdbc:db2://h:50000/db:password=hunter2;user=u;", "jdbc:db2://h:50000/db:***"),
+        ("jdbc:sqlserver://h;pwd={hun ter2;x};database=d", "jdbc:sqlserver://h;database=d;***"),
+        ("jdbc:duckdb:/data/x.db", "jdbc:duckdb:/data/x.db"),
         ("/data/in?.parquet", "file:///data/in?.parquet"),
         ("file:///data/in?.parquet", "file:///data/in?.parquet"),
     ],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,7 +15,7 @@ from omnigraph.engine import LoadRequest
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph, Job
 from omnigraph.lineage.openlineage import Event
-from omnigraph.lineage.transport import LiveEvents, LongJob
+from omnigraph.lineage.transport import LineageTargetError, LiveEvents, LongJob
 from omnigraph.spark.engine import record_files
 from omnigraph.spark.load.inputs import plan_lines
 from omnigraph.spark.load.workers import SparkSource, load_on_spark
@@ -132,6 +134,7 @@ def test_a_load_on_spark_begins_and_ends(tmp_path: Path, monkeypatch: pytest.Mon
             graph.load(file, mode="append", engine="spark")
         events = [json.loads(path.read_bytes()) for path in (tmp_path / "events").iterdir()]
         again = list(graph.lineage.events())
+        properties = graph.commits.list(limit=1)[0].properties
     by_run: dict[str, list[str]] = {}
     for event in sorted(events, key=lambda one: one["eventTime"]):
         by_run.setdefault(event["run"]["runId"], []).append(event["eventType"])
@@ -141,5 +144,36 @@ def test_a_load_on_spark_begins_and_ends(tmp_path: Path, monkeypatch: pytest.Mon
     assert {**start, "eventTime": ""} in [{**event, "eventTime": ""} for event in events]
     [read] = complete["inputs"]
     assert (read["name"], read["inputFacets"]["inputStatistics"]["rowCount"]) == (str(file), 1)
-    properties = graph.commits.list(limit=1)[0].properties
     assert (properties["engine"], properties["spark_app_id"]) == ("spark", "inline")
+
+
+@pytest.mark.parametrize("target", ["file:~nobody-of-this-name/x", "http://", "ftp://h"])
+def test_a_target_that_cannot_be_used_stops_no_write(
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refusing(**_: object) -> None:
+        raise ValueError("Need valid url for OpenLineage HttpTransport")
+
+    client = ModuleType("openlineage.client")
+    client.OpenLineageClient = refusing  # type: ignore[attr-defined]  # as the library has it
+    monkeypatch.setitem(sys.modules, "openlineage", ModuleType("openlineage"))
+    monkeypatch.setitem(sys.modules, "openlineage.client", client)
+    monkeypatch.setenv("OMNIGRAPH_LINEAGE", target)
+    with Graph.init(tmp_path / "g.omni", SCHEMA, durability="process") as graph:
+        graph.load(b'{"type": "Person", "data": {"name": "ann"}}', mode="append")
+        with pytest.raises(LineageTargetError):
+            graph.lineage.emit()
+    assert "no lineage events are sent" in caplog.text
+
+
+def test_an_error_of_a_job_hides_what_its_caller_knows() -> None:
+    transport = Recorded()
+    hide = lambda text: text.replace("s3cret", "${PW}")  # noqa: E731 - one use
+    job = LongJob(LiveEvents(transport), JOB, "LOAD", lambda: 1, hide=hide)
+    job.begin()
+    job.__exit__(ValueError, ValueError("password=s3cret"), None)
+    message = transport.events[-1]["run"]["facets"]["errorMessage"]["message"]
+    assert message == "password=${PW}"

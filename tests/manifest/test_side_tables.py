@@ -11,7 +11,7 @@ import pytest
 from omnigraph.graph import Graph
 from omnigraph.manifest.checksums import CHECKSUMS
 from omnigraph.recovery.audit import RECOVERIES, RecoveryAuditRow, RecoveryKind, RecoveryLog
-from support.places import Place, repository_of
+from support.places import Place, finish_maintenance, repository_of
 
 
 def audit_row(operation_id: str) -> RecoveryAuditRow:
@@ -71,4 +71,4 @@ def test_checksums_of_removed_files_go_while_others_are_added(
 
 def write(graph: Graph, name: str) -> None:
     graph.mutate(f'query q() {{ insert Person {{ name: "{name}" }} }}')
-    graph.close()
+    finish_maintenance(graph)

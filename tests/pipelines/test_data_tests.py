@@ -99,6 +99,25 @@ def test_the_example_holds_and_the_guide_shows_it(omnigraph: Terminal) -> None:
 # -- options --------------------------------------------------------------------------------------
 
 
+def test_a_test_may_give_what_a_graph_refuses(papers: Terminal) -> None:
+    """Numbers of more than 64 bits have no form in some encoders."""
+    Path("papers.test.yaml").write_text(
+        """\
+schema: papers.pg
+queries: [papers.gq]
+tests:
+  - name: too large
+    load: [{type: Paper, data: {doi: a, title: A, year: 99999999999999999999}}]
+    expect: {error: year}
+  - {name: other rows, query: all, expect: {rows: [{p.year: 99999999999999999999}]}}
+"""
+    )
+    done = papers("test")
+    assert (done.code, "1 failed" in done.out) == (1, True), done
+    assert 'missing {"p.year": 99999999999999999999}' in done.out
+    assert papers("test", "--json").json["passed"] == 1
+
+
 def test_k_chooses_by_name_or_file_and_a_text_that_matches_nothing_is_an_error(
     papers: Terminal,
 ) -> None:

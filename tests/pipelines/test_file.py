@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.pipelines.diagnostics import Findings
 from omnigraph.pipelines.file.expect import ExpectError, parse_expect
 from omnigraph.pipelines.file.model import PipelineFile
 from omnigraph.pipelines.file.read import read_pipeline
+from omnigraph.pipelines.file.variables import Variables
 from omnigraph.pipelines.file.view_order import tables_read
 from support.cases import Case, check_case, load_cases
 
@@ -103,3 +105,28 @@ def test_an_expectation_that_cannot_be_decided_says_why(
 ) -> None:
     with pytest.raises(ExpectError, match=problem):
         parse_expect(text).decide(["n"], rows)
+
+
+def test_a_secret_leaves_no_part_of_itself() -> None:
+    environment = {"A_KEY": "abc", "B_TOKEN": "abcdef", "PLAIN": "abcdef"}
+    variables = Variables(environment)
+    filled = str(variables.fill("${A_KEY} ${B_TOKEN} ${PLAIN}", "", Findings()))
+    assert variables.hide_secrets(filled) == "${A_KEY} ${B_TOKEN} ${B_TOKEN}"
+    assert variables.hide(filled) == "${A_KEY} ${B_TOKEN} ${B_TOKEN}"
+
+
+def test_contracts_of_several_files_have_names_of_their_own(tmp_path: Path) -> None:
+    rules = "expectations: [{type: P, rules: [{rows: {min: 1}}, {rows: {max: 9}}]}]\n"
+    (tmp_path / "a.yaml").write_text(rules)
+    text = (
+        "version: 1\nname: p\ntarget: {graph: g}\nsources: {s: {format: csv, path: x}}\n"
+        "load: [{node: P, from: s, mode: merge}]\nchecks: [{contracts: a.yaml}]\n" + rules
+    )
+    file, diagnostics = read_pipeline(text, path=tmp_path / "p.yaml")
+    assert file is not None, diagnostics
+    assert [check.name for check in file.checks] == [
+        "P: rows",
+        "P: rows (2)",
+        "P: rows (3)",
+        "P: rows (2) (2)",
+    ]

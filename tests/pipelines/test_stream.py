@@ -67,7 +67,7 @@ def test_every_micro_batch_is_one_commit_and_a_repeated_one_is_skipped(place: Pl
     assert [run.batch.number for run in first if run.batch] == [0, 1]
     assert [counts_of(run)["Person"][0] for run in first] == [2, 1]
     commit = place.graph.commits.list(limit=1)[0]
-    assert json.loads(commit.properties["job"])["batch_id"] == 1
+    assert json.loads(commit.properties["stream"])["batch_id"] == 1
     assert json.loads(commit.properties["inputs"])[0]["source"] == "people"
     # The process was killed after the commit and before Spark knew of it.
     for path in (checkpoint(place) / "commits").glob("*1*"):

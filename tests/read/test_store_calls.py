@@ -120,7 +120,7 @@ def test_equal_relevance_is_ordered_by_id_whatever_is_cached(
         # Often enough for the ids to be cached, if anything is.
         for _ in range(6):
             found = graph.query(f"{BEST} {page} }}", params={"q": "sea"})
-    everything = graph.query(f"{BEST} }}", params={"q": "sea"}).json_rows()
+        everything = graph.query(f"{BEST} }}", params={"q": "sea"}).json_rows()
     scored = [(-float(str(row["s"])), str(row["d"])) for row in everything]
     assert scored == sorted(scored)
     assert len(scored) == COUNT

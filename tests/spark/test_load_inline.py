@@ -119,8 +119,9 @@ def test_a_rule_without_a_proof_is_run_over_the_staged_rows(
         inline_load(graph, people("ann", age=7), mode=APPEND, tuning=IN_TASKS)
 
 
+@pytest.mark.parametrize("mode", [APPEND, MERGE])
 def test_ends_are_looked_up_again_when_their_nodes_have_moved(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, mode: WriteMode
 ) -> None:
     inline_load(graph, people("ann", "bob"), mode=APPEND)
     stage = SparkRows.stage
@@ -135,7 +136,7 @@ def test_ends_are_looked_up_again_when_their_nodes_have_moved(
 
     monkeypatch.setattr(SparkRows, "stage", overtaken)
     with pytest.raises(ValidationError, match="dst 'bob' not found in Person"):
-        inline_load(graph, knows("ann", "bob"), mode=APPEND)
+        inline_load(graph, knows("ann", "bob"), mode=mode)
     assert [line.split()[1] for line in graph_lines(graph)] == ["ann"]
 
 

@@ -19,7 +19,7 @@ from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph
 from omnigraph.spark.load.workers import Tuning
 from omnigraph.write.load import loader, match_edges
-from omnigraph.write.load.options import OnError
+from omnigraph.write.load.options import Missing, OnDuplicate, OnError
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.load.rows import row_parts
 from omnigraph.write.load.rows.spool import MEMORY_MAX, SpoolBudget
@@ -212,6 +212,7 @@ edge Lone: N -> N @card(0..1) { a: I32? }
 edge Ends: N -> N { a: I32?  @unique(src, dst) }
 edge Rich: N -> N { t: String?  l: [F64]?  v: Vector(2)?  b: Blob? }
 edge Keyed: N -> N { a: I32  n: F64?  @key(src, dst, a) }
+edge Full: N -> N { a: I32  w: I32  n: String?  @unique(src, dst, a) }
 """
 
 
@@ -309,6 +310,66 @@ def test_the_second_load_by_tasks_reads_no_rows_into_the_driver(
         jobs = InlineJobs()
         inline_load(graph, path, mode=MERGE, tuning=Tuning(driver_rows_max=0), jobs=jobs)
     assert {"hashing edges", "hashing stored edges", "matching edges"} <= set(jobs.stages)
+
+
+# -- records that do not name everything ----------------------------------------------------------
+
+
+def full_rows(graph: Graph) -> list[tuple[object, ...]]:
+    rows = graph.snapshot().open("edge:Full").scan().read_all().to_pylist()
+    return sorted((row["src"], row["dst"], row["a"], row["w"], row["n"]) for row in rows)
+
+
+@ENGINES
+def test_a_matched_edge_keeps_what_its_record_does_not_name(
+    graph: Graph, tmp_path: Path, engine: str
+) -> None:
+    load_lines(graph, tmp_path, edge("Full", "pq", a=0, w=5, n="x"), engine=engine)
+    result = load_lines(graph, tmp_path, edge("Full", "pq", a=0, n="y"), engine=engine)
+    assert (result.inserted, result.updated) == (0, 1)
+    assert full_rows(graph) == [("p", "q", 0, 5, "y")]
+    again = load_lines(graph, tmp_path, edge("Full", "pq", a=0, n="y"), engine=engine)
+    assert (again.unchanged, again.commit) == (1, None)
+    with pytest.raises(ValidationError, match="non-nullable property 'w'"):
+        load_lines(graph, tmp_path, edge("Full", "pr", a=0, n="y"), engine=engine)
+
+
+@ENGINES
+@pytest.mark.parametrize("on_duplicate", [OnDuplicate.ERROR, OnDuplicate.COMBINE])
+@pytest.mark.parametrize("missing", [Missing.KEEP, Missing.NULL])
+def test_a_record_without_a_required_member_of_its_group_matches_nothing(
+    graph: Graph, tmp_path: Path, engine: str, on_duplicate: OnDuplicate, missing: Missing
+) -> None:
+    # Tasks write 0 in the place of a required number that is not there.
+    load_lines(graph, tmp_path, edge("Full", "pq", a=0, w=0), engine=engine)
+    for data in ({"w": 0}, {"w": 0, "n": "y"}):
+        with pytest.raises(ValidationError, match="non-nullable property 'a'"):
+            load_lines(
+                graph,
+                tmp_path,
+                edge("Full", "pq", **data),
+                engine=engine,
+                missing=missing,
+                on_duplicate=on_duplicate,
+            )
+    assert full_rows(graph) == [("p", "q", 0, 0, None)]
+
+
+@ENGINES
+@pytest.mark.parametrize("on_duplicate", list(OnDuplicate))
+def test_two_records_of_one_group_are_refused_also_where_one_equals_the_stored_edge(
+    graph: Graph, tmp_path: Path, engine: str, on_duplicate: OnDuplicate
+) -> None:
+    load_lines(graph, tmp_path, edge("Ends", "pq", a=1), engine=engine)
+    with pytest.raises(ValidationError, match="@unique violation"):
+        load_lines(
+            graph,
+            tmp_path,
+            edge("Ends", "pq", a=2),
+            edge("Ends", "pq", a=1),
+            engine=engine,
+            on_duplicate=on_duplicate,
+        )
 
 
 # -- races ----------------------------------------------------------------------------------------

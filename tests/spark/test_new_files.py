@@ -45,6 +45,7 @@ def test_the_files_of_a_micro_batch_are_in_the_log_of_its_stream(tmp_path: Path)
     [
         ("name,age\nann,1\n", None),
         ("name,age,new\nann,1,x\n", None),
+        ("\ufeffname,age\nann,1\n", None),
         ("", None),
         ("name\nann\n", "has no column 'age'"),
         ("name,extra,age\nann,x,1\n", "has the column 'extra' in the place of 'age'"),
@@ -71,3 +72,11 @@ def test_columns_of_parquet_may_be_in_the_names_of_folders(tmp_path: Path) -> No
     require_columns(read, ["name", "country"], [path.as_uri(), "s3://bucket/x.parquet"])
     with pytest.raises(SparkStepError, match=r"a b\.parquet' has no column 'age'"):
         require_columns(read, ["name", "age"], [path.as_uri()])
+
+
+@pytest.mark.parametrize("options", [{"sep": "||"}, {"encoding": "x-windows-874"}])
+def test_what_only_spark_can_read_is_left_to_spark(tmp_path: Path, options: dict[str, str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("name||age\nann||1\n")
+    read = SourceRead("people", "csv", (str(tmp_path),), options={"header": "true", **options})
+    require_columns(read, ["name", "age"], [path.as_uri()])

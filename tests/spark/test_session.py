@@ -69,9 +69,9 @@ def test_a_machine_without_java_is_told_what_to_install(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 1
-    last = run.stderr.strip().splitlines()[-1]
-    assert last.startswith("omnigraph.spark.session.JavaMissingError: Spark needs Java 17")
-    assert "apt-get install openjdk-17-jre-headless" in last
+    problem, hint = run.stderr.strip().splitlines()[-2:]
+    assert problem.startswith("omnigraph.spark.session.JavaMissingError: Spark needs Java 17")
+    assert "apt-get install openjdk-17-jre-headless" in hint
 
 
 def test_a_missing_java_survives_pickling() -> None:

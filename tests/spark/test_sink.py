@@ -44,6 +44,7 @@ node Person {
     photo: Blob?
 }
 edge Knows: Person -> Person { since: Date? }
+edge Pays: Person -> Person { n: I32 @default(1)  total: I32?  @key(src, dst, n) }
 """
 
 
@@ -197,6 +198,29 @@ def test_rows_of_one_id_are_combined_in_their_order(uri: str) -> None:
     assert person(uri, "ann") == {"id": "ann", "name": "ann", "age": 1, "total": 10}
     with pytest.raises(RowsTiedError, match="Person 'ann' has several rows that are equal in name"):
         write(uri, table, **merge, onDuplicate="last", orderBy="name")
+
+
+def test_edges_of_one_key_need_an_order_as_nodes_do(uri: str) -> None:
+    write(uri, people("ann", "bob"), node="Person")
+    ends = {"from": ["ann", "ann"], "to": ["bob", "bob"]}
+    merge = {"edge": "Pays", "graphMode": "merge", "onDuplicate": "last", "orderBy": "total"}
+    tied = pa.table(ends | {"total": pa.array([5, 5], pa.int32())})
+    with pytest.raises(RowsTiedError, match="Pays 'ann, bob' has several rows that are equal in"):
+        write(uri, tied, **merge)
+    with pytest.raises(RowsTiedError, match="Pays 'ann, bob, 7' has several rows"):
+        write(uri, tied.append_column("n", pa.array([7, 7], pa.int32())), **merge)
+    write(uri, pa.table(ends | {"total": pa.array([6, 5], pa.int32())}), **merge)
+    (edge,) = [one for one in entities(uri) if "edge" in one]
+    assert edge["data"]["total"] == 6  # type: ignore[index]  # nested JSON
+
+
+def test_rows_without_a_value_to_order_by_are_the_first_as_in_spark(uri: str) -> None:
+    table = people("ann", "ann", age=pa.array([None, 4], pa.int32()))
+    merge = {"node": "Person", "graphMode": "merge", "orderBy": "age"}
+    write(uri, table, **merge, onDuplicate="last")
+    assert person(uri, "ann")["age"] == 4
+    write(uri, table, **merge, onDuplicate="first")
+    assert "age" not in person(uri, "ann")
 
 
 def test_overwrite_leaves_exactly_the_rows_of_the_frame(uri: str) -> None:

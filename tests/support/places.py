@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,6 +119,18 @@ class Place:
 def session_of(graph: Graph) -> Session:
     """Return what the parts of a graph share, for tests of what lies below."""
     return graph._session
+
+
+def finish_maintenance(graph: Graph) -> None:
+    """Do what closing does before the graph is closed; no thread of it writes afterwards."""
+    session_of(graph).background.close()
+
+
+@contextmanager
+def settled(graph: Graph) -> Iterator[Graph]:
+    """Finish the maintenance of a graph at the end, and leave it open."""
+    yield graph
+    finish_maintenance(graph)
 
 
 def repository_of(graph: Graph) -> Repository:

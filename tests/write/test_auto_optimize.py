@@ -23,7 +23,7 @@ from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest.layout import COMMITS, MANIFEST
 from omnigraph.store.errors import StorageUnavailableError
 from omnigraph.store.records import FragmentInfo
-from support.places import PERSON, Place, ids, repository_of
+from support.places import PERSON, Place, finish_maintenance, ids, repository_of
 
 
 def fragment(number: int, rows: int, deleted: int = 0) -> FragmentInfo:
@@ -72,7 +72,7 @@ def test_a_long_lived_handle_tidies_up_in_the_background(place: Place) -> None:
     writes = SMALL_MAX + 2 * URGENT_COMMITS
     for number in range(writes):
         write(graph, number)
-    graph.close()
+    finish_maintenance(graph)
     table, manifest, commits = counts(graph)
     assert table <= SMALL_MAX
     assert commits <= SMALL_MAX
@@ -112,11 +112,11 @@ def test_commits_get_into_the_derived_tables_soon_and_many_at_once(
         time.sleep(0.02)
     assert len(repository_of(graph).store.datasets.open(COMMITS).fragments()) == before + 1
     write(graph, 5)
-    graph.close()
+    finish_maintenance(graph)
     assert recorded(graph) == published(graph)
     write(graph, 6)
-    graph.close()
-    assert recorded(graph) == published(graph), "a closed handle can go on"
+    finish_maintenance(graph)
+    assert recorded(graph) == published(graph), "a handle goes on after its maintenance"
 
 
 def test_without_a_worker_a_commit_is_recorded_by_its_writer(place: Place) -> None:
@@ -175,7 +175,7 @@ def test_a_closed_handle_has_nothing_under_way(
     graph = place.init()
     for number in range(impatient + 1):
         write(graph, number)
-    graph.close()
+    finish_maintenance(graph)
     assert any(commit.operation == "optimize" for commit in graph.list_commits())
     assert recorded(graph) == published(graph), "what closing has committed is recorded by it"
     left = set(threading.enumerate()) - before
@@ -190,7 +190,7 @@ def test_what_a_large_load_left_is_not_indexed_when_a_handle_is_closed(
     graph = place.init()
     for number in range(UNCOVERED_MAX + 1):
         write(graph, number)
-    graph.close()
+    finish_maintenance(graph)
     assert bool(graph.snapshot().open(PERSON).indexes()) == indexed
 
 
@@ -199,7 +199,7 @@ def test_tidying_can_be_switched_off(place: Place, impatient: int) -> None:
     graph = Graph.open(place.uri, durability="process", auto_optimize=False)
     for number in range(impatient + 2):
         write(graph, number)
-    graph.close()
+    finish_maintenance(graph)
     assert counts(graph)[0] == impatient + 2
 
 
@@ -226,5 +226,5 @@ def test_a_failure_to_tidy_up_never_reaches_a_writer(
     graph = place.init()
     for number in range(2 * impatient):
         write(graph, number)
-    graph.close()
+    finish_maintenance(graph)
     assert len(ids(graph.snapshot())) == 2 * impatient

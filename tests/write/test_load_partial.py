@@ -346,6 +346,31 @@ def test_frames_without_an_order_are_not_folded(graph: Graph) -> None:
         source_of(request, _NoSession())  # type: ignore[arg-type]  # only its setting is read
 
 
+def test_an_order_is_refused_where_nothing_would_use_it(graph: Graph, tmp_path: Path) -> None:
+    options = LoadOptions(
+        WriteMode.MERGE, graph.snapshot().incarnation, on_duplicate=OnDuplicate.LAST
+    )
+    session = session_of(graph)
+    for data in ({"Thing": tmp_path / "t.parquet"}, tmp_path / "t.jsonl"):
+        request = LoadRequest(
+            session.repository, session.committer, data, options, order_by=("size",)
+        )
+        with pytest.raises(LoadOptionsError, match="`order_by` is for tables of Spark"):
+            source_of(request, _NoSession())  # type: ignore[arg-type]  # only its setting is read
+
+
+def test_tables_that_spark_reads_need_an_order_as_frames_do(graph: Graph) -> None:
+    options = LoadOptions(
+        WriteMode.MERGE, graph.snapshot().incarnation, on_duplicate=OnDuplicate.LAST
+    )
+    session = session_of(graph)
+    request = LoadRequest(
+        session.repository, session.committer, {"Thing": {"table": "things"}}, options
+    )
+    with pytest.raises(LoadOptionsError, match="needs `order_by`"):
+        source_of(request, _NoSession())  # type: ignore[arg-type]  # only its setting is read
+
+
 class _NoSession:
     """Has the one setting that planning asks for."""
 

@@ -88,9 +88,9 @@ def test_rows_that_are_written_only_after_judging_are_declared_too(
     seen: list[list[str]] = []
     stage = load_stage._stage_update
 
-    def watched(*arguments: object) -> object:
+    def watched(*arguments: object, **options: bool) -> object:
         seen.append(records_of(graph))
-        return stage(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        return stage(*arguments, **options)  # type: ignore[arg-type]  # passed on as they are
 
     monkeypatch.setattr(load_stage, "_stage_update", watched)
     graph.load(people(20), mode="merge")

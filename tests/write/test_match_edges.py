@@ -9,13 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.failpoints import arm, disarm
 from omnigraph.graph import Graph
 from omnigraph.write.load import match_edges
 from omnigraph.write.load.options import LoadOptionsError
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
 from support.entities import entities
-from support.places import Place
+from support.places import Place, repository_of
+from support.writer import append_unordered
 
 SCHEMA = """
 node Crew { tag: String @key }
@@ -328,3 +330,30 @@ def test_a_key_comes_and_goes_only_while_there_are_no_edges(tmp_path: Path) -> N
     for text in (free, longer):
         with pytest.raises(OmnigraphError, match=r"removing constraint @key\(dst, src\)"):
             graph.schema.apply(text)
+
+
+def test_a_key_is_not_added_while_another_writer_adds_the_first_edge(tmp_path: Path) -> None:
+    free, keyed = (
+        f"node N {{ k: String @key }}\nedge E: N -> N {{ a: I32  {rule} }}"
+        for rule in ("", "@key(src, dst)")
+    )
+    graph = Place(str(tmp_path / "graph")).init(free)
+    graph.load(lines({"type": "N", "data": {"k": "a"}}), mode="append")
+    repository = repository_of(graph)
+    row = pa.table(
+        {"id": ["x"], "src": ["a"], "dst": ["a"], "a": pa.array([1], pa.int32())},
+        schema=graph.catalog().edge_types["E"].arrow_schema,
+    )
+
+    def overtake() -> None:
+        # As if this process had slept for long and lost its lock.
+        disarm()
+        append_unordered(repository, graph.snapshot().incarnation, {"edge:E": row})
+
+    arm("graph_publish.before_commit_append", overtake)
+    try:
+        with pytest.raises(ConflictError):
+            graph.schema.apply(keyed)
+    finally:
+        disarm()
+    assert graph.catalog().edge_types["E"].key == ()

@@ -9,16 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport
+from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport, maintenance
 from omnigraph.graph.session import ReadOnlyGraphError
-from omnigraph.maintenance.scrub_report import ScrubShareError
-from omnigraph.manifest import checksums
+from omnigraph.maintenance import background
+from omnigraph.maintenance.scrub import scrub
+from omnigraph.maintenance.scrub_report import ScrubRequest, ScrubShareError
+from omnigraph.manifest import Repository, checksums
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import CHECKSUMS, MANIFEST
 from omnigraph.store.digests import HASHED_AT_ONCE_BYTES, hash_file
 from omnigraph.store.lance.layout import branch_ref_path, manifest_path
 from omnigraph.store.records import DatasetVersion, IndexKind, IndexSpec
-from support.places import PERSON, SCHEMA, Place, add, ids, repository_of
+from support.places import PERSON, SCHEMA, Place, add, ids, repository_of, session_of, settled
 
 BOTH = pytest.mark.parametrize("where", ["local", "s3"])
 HARD = SCHEMA.replace("node City {\n    name: String @key\n    age: I32?\n}\n\n", "")
@@ -85,7 +87,7 @@ def first(place: Place, part: str, prefix: str = "") -> str:
 
 @BOTH
 def test_whatever_was_written_has_a_checksum_and_is_sound(chosen: Place) -> None:
-    with chosen.init() as graph:
+    with settled(chosen.init()) as graph:
         busy(graph)
     report = scrubbed(chosen)
     assert report.is_sound
@@ -104,9 +106,25 @@ def test_without_a_background_thread_the_writer_stores_the_checksums(place: Plac
     assert (report.damaged, report.without_checksum) == ((), ())
 
 
+def test_what_the_background_thread_has_not_recorded_yet_is_recorded_first(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(repository: Repository, request: ScrubRequest) -> ScrubReport:
+        # What the thread does next after a commit, at the worst moment.
+        session_of(graph).background._record_pending()
+        return scrub(repository, request)
+
+    monkeypatch.setattr(maintenance, "scrub", overtaken)
+    monkeypatch.setattr(background, "PAUSE_S", 60.0)
+    with settled(place.init()) as graph:
+        graph.mutate('query q() { insert Person { name: "ann" } }')
+        report = graph.scrub()
+    assert (report.damaged, report.without_checksum) == ((), ())
+
+
 @BOTH
 def test_cleanup_takes_out_the_checksums_of_files_that_are_gone(chosen: Place) -> None:
-    with chosen.init() as graph:
+    with settled(chosen.init()) as graph:
         busy(graph)
         before = rows_of(graph)
         graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
@@ -125,7 +143,7 @@ def rows_of(graph: Graph) -> list[str]:
 
 
 def test_what_a_hard_drop_has_purged_is_not_missed(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         busy(graph)
         graph.branch_delete("last")
         graph.tag_delete("early")
@@ -134,7 +152,7 @@ def test_what_a_hard_drop_has_purged_is_not_missed(place: Place) -> None:
 
 
 def test_a_torn_head_that_was_written_anew_counts_as_it_is_now(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
     datasets = place.store().datasets
     location = graph.snapshot().entry(PERSON).location
@@ -145,7 +163,7 @@ def test_a_torn_head_that_was_written_anew_counts_as_it_is_now(place: Place) -> 
     repository = repository_of(place.open())
     change(place, manifest_path(location, None, 3), lambda data: data[:10])
     place.open()
-    with place.open() as graph:
+    with settled(place.open()) as graph:
         add(graph, "bob")
     assert repository.checksums.sums(location).damaged_rows == 0
     assert scrubbed(place).is_sound
@@ -157,7 +175,7 @@ def test_a_torn_head_that_was_written_anew_counts_as_it_is_now(place: Place) -> 
 @BOTH
 @pytest.mark.parametrize("how", ["flipped", "cut", "removed"])
 def test_damaged_rows_are_named_with_what_is_lost(chosen: Place, how: str) -> None:
-    with chosen.init() as graph:
+    with settled(chosen.init()) as graph:
         add(graph, "ann")
         kept = graph.snapshot().commit_id
         add(graph, "bob", "cas")
@@ -183,7 +201,7 @@ def test_damaged_rows_are_named_with_what_is_lost(chosen: Place, how: str) -> No
 
 
 def test_a_flipped_bit_is_read_without_a_word_and_found_by_a_scrub(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "annabel")
     location = graph.snapshot().entry(PERSON).location
     path = first(place, "/data/", location)
@@ -194,7 +212,7 @@ def test_a_flipped_bit_is_read_without_a_word_and_found_by_a_scrub(place: Place)
 
 @BOTH
 def test_the_newest_version_of_the_manifest_cannot_vanish(chosen: Place) -> None:
-    with chosen.init() as graph:
+    with settled(chosen.init()) as graph:
         add(graph, "ann")
         add(graph, "bob")
         head = graph.snapshot().manifest_version
@@ -208,7 +226,7 @@ def test_the_newest_version_of_the_manifest_cannot_vanish(chosen: Place) -> None
 
 
 def test_cleanup_does_not_hide_a_version_that_has_vanished(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
         add(graph, "bob")
         path = manifest_path(MANIFEST, None, graph.snapshot().manifest_version - 1)
@@ -219,7 +237,7 @@ def test_cleanup_does_not_hide_a_version_that_has_vanished(place: Place) -> None
 
 @BOTH
 def test_a_branch_cannot_vanish(chosen: Place) -> None:
-    with chosen.init() as graph:
+    with settled(chosen.init()) as graph:
         graph.branch_create("dev")
         graph.mutate('query q() { insert Person { name: "ann" } }', branch="dev")
         graph.branch_create("other")
@@ -234,7 +252,7 @@ def test_a_branch_cannot_vanish(chosen: Place) -> None:
 
 
 def test_a_damaged_manifest_is_named_although_the_graph_cannot_be_opened(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
         head = graph.snapshot().manifest_version
     datasets = place.store().datasets
@@ -248,7 +266,7 @@ def test_a_damaged_manifest_is_named_although_the_graph_cannot_be_opened(place: 
 
 
 def test_tables_are_looked_at_although_no_manifest_can_be_read(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
     for info in place.store().objects.list(MANIFEST):
         if info.path.endswith(".manifest"):
@@ -260,7 +278,7 @@ def test_tables_are_looked_at_although_no_manifest_can_be_read(place: Place) -> 
 
 
 def test_an_index_is_built_anew(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann", "bob")
         graph.optimize()
         before = graph.snapshot().open(PERSON).indexes()
@@ -271,7 +289,7 @@ def test_an_index_is_built_anew(place: Place) -> None:
     assert damage.rows is not None
     assert damage.rows.rows == 2
     assert f"optimize --rebuild-indexes {PERSON}" in damage.remedy
-    with place.open() as graph:
+    with settled(place.open()) as graph:
         report = graph.rebuild_indexes([PERSON])
         assert report.commit is not None
         after = graph.snapshot().open(PERSON).indexes()
@@ -285,7 +303,7 @@ def test_an_index_is_built_anew(place: Place) -> None:
 
 
 def test_a_derived_table_is_named_and_can_be_made_anew(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
     path = first(place, "_graph_commits.lance/data/")
     change(place, path, flipped)
@@ -309,7 +327,7 @@ def test_old_files_are_reported_and_adopted(chosen: Place) -> None:
     report = scrubbed(chosen)
     assert report.is_sound
     assert len(report.without_checksum) == report.files > 0
-    with chosen.open() as graph:
+    with settled(chosen.open()) as graph:
         adopted = graph.scrub(adopt=True)
         assert adopted.adopted >= len(report.without_checksum)
         assert adopted.without_checksum == ()
@@ -319,11 +337,11 @@ def test_old_files_are_reported_and_adopted(chosen: Place) -> None:
 
 
 def test_adoption_never_replaces_a_checksum(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
     path = first(place, "/data/", "nodes/")
     change(place, path, flipped)
-    with place.open() as graph:
+    with settled(place.open()) as graph:
         assert only(graph.scrub(adopt=True)).path == path
     assert only(scrubbed(place)).path == path
 
@@ -349,7 +367,7 @@ def test_adopting_needs_a_graph_that_was_opened_for_writing(place: Place) -> Non
 
 
 def test_one_branch_alone(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
         graph.branch_create("dev")
         graph.mutate('query q() { insert Person { name: "bob" } }', branch="dev")
@@ -371,7 +389,7 @@ def test_one_branch_alone(place: Place) -> None:
 
 
 def test_a_sample_is_chosen_by_path_and_seed(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         for number in range(30):
             add(graph, f"p{number}")
     location = graph.snapshot().entry(PERSON).location
@@ -397,7 +415,7 @@ def test_a_sample_is_a_share(place: Place, share: float) -> None:
 
 
 def test_a_scrub_changes_nothing(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
     before = {info.path: info.tag for info in place.store().objects.list()}
     scrubbed(place)
@@ -408,7 +426,7 @@ def test_a_scrub_changes_nothing(place: Place) -> None:
 
 
 def test_damage_of_the_table_is_named_as_such(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
     head = place.store().datasets.head_version(CHECKSUMS)
     change(place, manifest_path(CHECKSUMS, None, head), lambda data: data[:20])
@@ -418,7 +436,7 @@ def test_damage_of_the_table_is_named_as_such(place: Place) -> None:
 
 
 def test_a_row_that_is_not_what_was_written_blames_no_file(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, "ann")
     datasets = place.store().datasets
     handle = datasets.open(CHECKSUMS)
@@ -443,7 +461,7 @@ def test_a_table_that_cannot_be_written_fails_no_write(
 
 
 def test_files_that_a_task_has_hashed_are_not_read_again(place: Place) -> None:
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         pass
     repository = repository_of(place.open())
     datasets = repository.store.datasets
@@ -462,7 +480,7 @@ def test_files_that_a_task_has_hashed_are_not_read_again(place: Place) -> None:
 
 def test_compactions_and_indexes_are_hashed_where_they_are_made(place: Place) -> None:
     names = [f"{number:06}{number * 7919 % 1_000_003}" for number in range(20_000)]
-    with place.init() as graph:
+    with settled(place.init()) as graph:
         add(graph, *names[:10_000])
         add(graph, *names[10_000:])
         at = graph.snapshot().open(PERSON).at

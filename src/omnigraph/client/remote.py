@@ -40,6 +40,7 @@ from omnigraph.graph import (
     GraphCommit,
     Selection,
     commits_since,
+    type_asked_for,
 )
 from omnigraph.lineage.openlineage import Event, events_of
 from omnigraph.lineage.trace import (
@@ -367,7 +368,8 @@ class RemoteLineage(Part):
         if asked.commit_id is not None:
             found = trace_of_commit(self._known(), asked.commit_id, way)
             return trace(asked, way, *found, limit=limit)
-        name, prop = asked.type_name, asked.property_name
+        name = type_asked_for(asked, self._connection.send(calls.catalog())).name
+        prop = asked.property_name
         if way is Direction.DOWN:
             commits = self._known().readers_of_type(name, prop)
         else:

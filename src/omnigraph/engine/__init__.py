@@ -29,6 +29,7 @@ from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Repository, Snapshot
 from omnigraph.merge.workers import MergeWorkers
 from omnigraph.names import choice
+from omnigraph.progress import Report
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.export.exporter import ExportPlan, ExportResult
@@ -55,8 +56,6 @@ class EngineChoice(StrEnum):
     SPARK = "spark"
 
 
-Report: TypeAlias = Callable[[Mapping[str, object]], None]
-"""Is called with what a bulk job does now: `stage`, `seconds`, and `tasks` and `done` if known."""
 BulkTable: TypeAlias = object
 """A table of one type that some engine can read."""
 

@@ -4,13 +4,12 @@ from omnigraph.changes.commit_changes import PAGE_CHANGES_MAX, CommitPage, check
 from omnigraph.changes.diff import Difference
 from omnigraph.changes.feed import Block, FeedPage, FeedRequest
 from omnigraph.changes.selection import Selection
-from omnigraph.engine import Report
 from omnigraph.graph.branches import GraphBranches
 from omnigraph.graph.changes import GraphChanges, GraphDiff
 from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.graph.commits import GraphCommits
 from omnigraph.graph.graph import Graph, TwoTargetsError, one_target
-from omnigraph.graph.lineage import GraphLineage, commits_since
+from omnigraph.graph.lineage import GraphLineage, commits_since, type_asked_for
 from omnigraph.graph.maintenance import GraphMaintenance
 from omnigraph.graph.recovery import GraphRecovery
 from omnigraph.graph.running_exports import is_exporting
@@ -51,6 +50,7 @@ from omnigraph.manifest.errors import (
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.merge.merger import MergeResult
 from omnigraph.names import InvalidActorError, InvalidTextError
+from omnigraph.progress import Report
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.registry import Registry, RegistryError, StoredQuery
 from omnigraph.query.select import QueryKindError, QuerySelectionError, require_kind
@@ -190,4 +190,5 @@ __all__ = [
     "require_kind",
     "require_queries_hold",
     "scrub_graph",
+    "type_asked_for",
 ]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.engine import bulk_engine
-from omnigraph.graph.session import Part, check_commit
-from omnigraph.lineage import Job
+from omnigraph.graph.session import Part
+from omnigraph.lineage import Job, check_properties
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.decision_file import conflict_lines, read_decisions
 from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
@@ -18,6 +18,7 @@ from omnigraph.names import (
     MAIN,
     BranchName,
     check_actor,
+    check_commit_texts,
     check_retries,
     choice,
 )
@@ -97,7 +98,8 @@ class GraphBranches(Part):
         """
         if not dry_run:
             self._session.require_writable("branch merge")
-        check_commit(message=message, properties=properties)
+        check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_retries(retries)
         actor_id = self._merges_as(source, target, actor_id, dry_run=dry_run)
         request = MergeRequest(

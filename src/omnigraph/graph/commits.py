@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from omnigraph.graph.session import Part, check_commit
-from omnigraph.lineage import Job
+from omnigraph.graph.session import Part
+from omnigraph.lineage import Job, check_properties
 from omnigraph.manifest import GraphCommit
 from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
 from omnigraph.merge.resolve import Decisions, Prefer
-from omnigraph.names import check_retries, choice
+from omnigraph.names import check_commit_texts, check_retries, choice
 from omnigraph.policy import Action
 
 
@@ -43,7 +43,8 @@ class GraphCommits(Part):
         `message`, `properties` and `retries` are as in a merge.
         """
         self._session.require_writable("commit revert")
-        check_commit(message=message, properties=properties)
+        check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_retries(retries)
         actor_id = self._session.authorize(
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id

@@ -18,7 +18,6 @@ from omnigraph.engine import (
     EngineChoice,
     FrameRequest,
     LoadRequest,
-    Report,
     choose,
     engine_named,
 )
@@ -31,8 +30,8 @@ from omnigraph.graph.loads import load_data, load_target, load_with
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
-from omnigraph.graph.session import check_commit, start_session
-from omnigraph.lineage import Job
+from omnigraph.graph.session import start_session
+from omnigraph.lineage import Job, check_properties
 from omnigraph.lineage.inputs import Described, describe
 from omnigraph.lineage.transport import LongJob
 from omnigraph.manifest import (
@@ -54,6 +53,7 @@ from omnigraph.names import (
     MAIN,
     BranchName,
     TableKey,
+    check_commit_texts,
     check_id,
     check_label,
     check_retries,
@@ -61,6 +61,7 @@ from omnigraph.names import (
     one_of,
 )
 from omnigraph.policy import Action, Policy
+from omnigraph.progress import Report
 from omnigraph.query import QueryText
 from omnigraph.read.access.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.execute import ReadOptions
@@ -615,8 +616,9 @@ class Graph(FlatNames):
 
         `engine` is `local`, `spark`, or `auto`: Spark for its DataFrames, for the session `spark`,
         where one is configured, and for what does not fit here. `order_by` names the columns of
-        DataFrames by which the last row of an id is found; `progress` shows what Spark does on
-        stderr, or is called with it. A job of Spark ends without a commit once `cancelled` is set.
+        DataFrames by which the last row of an id is found; `progress` shows on stderr what the
+        load does, or is called with it. A job of Spark ends without a commit once `cancelled` is
+        set.
         """
         session = self._session
         if not dry_run:
@@ -625,7 +627,8 @@ class Graph(FlatNames):
             Action.CHANGE, branch=session.branch_of(branch), actor_id=actor_id
         )
         source = None if from_branch is None else BranchName.parse(from_branch)
-        check_commit(message=message, properties=properties)
+        check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_id("the expected head", expected_head)
         options = LoadOptions(
             mode=choice(WriteMode, mode, "load mode"),
@@ -753,7 +756,8 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         check_id("the expected head", expected_head)
-        check_commit(message=message, properties=properties)
+        check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         check_retries(retries)
         request = MutationRequest(
             text,
@@ -791,7 +795,8 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         check_id("the expected head", expected_head)
-        check_commit(message=message, properties=properties)
+        check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         request = RemovalRequest(
             ids,
             self._session.incarnation_of(branch),
@@ -825,7 +830,8 @@ class Graph(FlatNames):
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
         chosen = choice(EmbedMode, mode, "embed mode")
-        check_commit(message=message, properties=properties)
+        check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         session, clock = self._session, self._session.repository.clock
         named = session.job(job, "embed").of_run(clock.ulid())
         request = EmbedRequest(

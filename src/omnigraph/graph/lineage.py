@@ -27,7 +27,7 @@ from omnigraph.lineage.transport import Emitted, emit_events
 from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, VersionRemovedError
 from omnigraph.names import TableKey, choice
-from omnigraph.schema import EntityType
+from omnigraph.schema import Catalog, EntityType
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ROW_UPDATED, ScanRequest
 
@@ -80,7 +80,7 @@ class GraphLineage(Part):
         if asked.commit_id is not None:
             return trace_of_commit(known, asked.commit_id, way)
         snapshot = self._session.snapshot(branch)
-        entity_type = _type_of(asked, snapshot)
+        entity_type = type_asked_for(asked, snapshot.catalog)
         if asked.entity_id is not None:
             return self._of_row(known, _Row(entity_type.table_key, asked), snapshot, way)
         if way is Direction.DOWN:
@@ -171,8 +171,8 @@ class _Row:
         return self.asked.entity_id or ""
 
 
-def _type_of(asked: Subject, snapshot: Snapshot) -> EntityType:
-    catalog = snapshot.catalog
+def type_asked_for(asked: Subject, catalog: Catalog) -> EntityType:
+    """Return the type that a question is about; one that there is not is refused."""
     node = None if asked.kind == "edge" else catalog.node_types.get(asked.type_name)
     edge = None if asked.kind == "node" else catalog.lookup_edge(asked.type_name)
     found: EntityType | None = node or edge

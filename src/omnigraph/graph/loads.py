@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
 from omnigraph.policy import Action
+from omnigraph.progress import Progress
 from omnigraph.write.load.formats.exported import exported_input
 from omnigraph.write.load.input.source import RecordInput, RecordSource
 from omnigraph.write.load.input.table_source import table_source
@@ -72,7 +74,9 @@ def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> L
 
 
 def _load_here(session: Session, request: LoadRequest) -> LoadResult:
-    loader = Loader(request.repository, request.committer, request.embedder)
+    stream = sys.stderr if request.shows_progress else None
+    progress = Progress(stream, request.report)
+    loader = Loader(request.repository, request.committer, request.embedder, progress)
     if not isinstance(request.data, Mapping):
         source = RecordSource(
             request.data,

@@ -74,7 +74,7 @@ class GraphMaintenance(Part):
         if adopt:
             self._session.require_writable("scrub with adopt")
         if self._session.is_writable:
-            self._session.repository.checksums.record()
+            self._session.background.settle()
         return scrub(self._session.repository, ScrubRequest(branch, share, seed, adopt))
 
     def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.schema_hold import find_schema
-from omnigraph.graph.session import Part, check_commit
+from omnigraph.graph.session import Part
+from omnigraph.lineage import check_properties
 from omnigraph.manifest.rows import AcceptedSchema
-from omnigraph.names import MAIN
+from omnigraph.names import MAIN, check_commit_texts
 from omnigraph.policy import Action
 from omnigraph.query import LintReport, SchemaSource, lint_queries
 from omnigraph.schema import Catalog, PlannedSchema, plan_schema, read_ir
@@ -67,7 +68,8 @@ class GraphSchema(Part):
         ledger of the cluster would not know of another change.
         """
         self._session.require_writable("schema apply")
-        check_commit(message=message, properties=properties)
+        check_commit_texts(message=message, properties=properties)
+        check_properties(properties)
         actor_id = self._session.authorize(
             Action.SCHEMA_APPLY, target_branch=MAIN, actor_id=actor_id
         )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import UNGATED, WriteGate
 from omnigraph.graph.schema_hold import SchemaHold
-from omnigraph.lineage import Job, check_properties, job_of
+from omnigraph.lineage import Job, job_of
 from omnigraph.lineage.transport import LiveEvents, live_events
 from omnigraph.maintenance.background import BackgroundMaintenance
 from omnigraph.maintenance.optimize import Maintenance
@@ -29,7 +29,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import MAIN, BranchName, check_commit_texts, choice, is_ulid
+from omnigraph.names import MAIN, BranchName, choice, is_ulid
 from omnigraph.policy import Action
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
@@ -235,12 +235,6 @@ class Part:
         if self._opened.closed.is_set():
             raise GraphClosedError(self._opened.repository.root)
         return self._opened
-
-
-def check_commit(*, message: str | None, properties: Mapping[str, str] | None) -> None:
-    """Refuse what a caller cannot have in a commit: unclear texts, and lineage of its own."""
-    check_commit_texts(message=message, properties=properties)
-    check_properties(properties)
 
 
 def start_session(

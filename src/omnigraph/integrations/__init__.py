@@ -1,1 +1,1 @@
-"""Graphs as destinations of other tools; each module needs the tool that it is named after."""
+"""What other tools load of ours; each module needs the tool that it is named after."""

@@ -1,24 +1,25 @@
 """A package of tables from outside becomes one commit of a graph, exactly once.
 
-1. The commit states the package in its property `job`: `{namespace, name, run_id}`. A package whose
-   statement the branch has already is not loaded again; the publish itself checks this, so two
+1. The package is the job of the commit's lineage: `{namespace, name, run_id}`. A package whose
+   job the branch has already is not loaded again; the publish itself checks this, so two
    processes cannot both load it.
 2. Tables of one mode are one load. Tables of several modes are loaded onto a branch of the package,
-   which is merged as one commit and removed. Nodes that are added come before edges.
+   which is merged as one commit and removed. Nodes that are added come before edges. A process
+   that finds the branch changed by another one gives up: what is merged is the whole package.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.graph import (
@@ -27,7 +28,9 @@ from omnigraph.graph import (
     CommitPages,
     CommitTerms,
     Graph,
+    Job,
     all_commits,
+    read_lineage,
 )
 from omnigraph.schema import Catalog, EdgeType, EntityType
 
@@ -38,6 +41,8 @@ _ORDER: Final = (
     *(("overwrite", True), ("merge", True), ("append", True)),
 )
 """Modes and whether they load edges: replaced nodes and edges next to each other, as one load."""
+_MERGES_MAX: Final = 5
+"""So often a merge is tried again when other writers have moved the branch."""
 
 
 class TableMapError(InvalidInputError):
@@ -74,7 +79,7 @@ class TableTarget:
 
 @dataclass(frozen=True)
 class PackageTable:
-    """A table of a package: parquet files that all have its columns."""
+    """A table of a package: parquet files; one may have columns that another one lacks."""
 
     name: str
     mode: str
@@ -91,9 +96,9 @@ class Package:
     tables: tuple[PackageTable, ...]
 
     @property
-    def job(self) -> dict[str, str]:
-        """What the commit states."""
-        return {"namespace": self.namespace, "name": self.name, "run_id": self.run_id}
+    def job(self) -> Job:
+        """What the lineage of the commit states."""
+        return Job(self.namespace, self.name, run_id=self.run_id)
 
 
 def read_targets(
@@ -162,7 +167,10 @@ class _Part:
 
     def rows(self) -> pa.RecordBatchReader:
         """Return the columns that the type takes, under their names there."""
-        files = ds.dataset(list(self.table.files), format="parquet")
+        paths = list(self.table.files)
+        schemas = [pq.read_schema(path) for path in paths]
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+        files = ds.dataset(paths, schema=schema, format="parquet")
         known = {*self.entity_type.properties, "id"}
         columns = self.target.columns
         if columns is None:
@@ -226,21 +234,34 @@ class _Loading:
         with suppress(BranchNotFoundError):
             branches.delete(own, actor_id=self.actor_id)
         branches.create_from(self.branch, own, actor_id=self.actor_id)
+        head = self.graph.commits.head_id(own)
         try:
             # Without a change of rows there would be nothing to merge.
             stating = CommitTerms(lambda _: None, lambda _: {}, commits_unchanged=True)
             for group in groups:
-                self._load(self.graph.on_terms(stating), group, own)
-            merged = self.graph.on_terms(self._terms).branches.merge(
-                own, self.branch, message=self._message, actor_id=self.actor_id
+                head = self._load(self.graph.on_terms(stating), group, own, head=head)
+            merged = self.graph.on_terms(replace(self._terms, merged_commit=head)).branches.merge(
+                own,
+                self.branch,
+                message=self._message,
+                actor_id=self.actor_id,
+                job=self.package.job,
+                retries=_MERGES_MAX,
             )
         finally:
-            with suppress(BranchNotFoundError):
-                branches.delete(own, actor_id=self.actor_id)
+            self._remove(own, head)
         assert merged.commit is not None  # noqa: S101 - the branch has a commit of each load
         return merged.commit.graph_commit_id
 
-    def _load(self, graph: Graph, parts: Sequence[_Part], branch: str) -> str:
+    def _remove(self, own: str, head: str) -> None:
+        """Remove the branch of the package, unless another process works on it."""
+        with suppress(BranchNotFoundError):
+            if self.graph.commits.head_id(own) == head:
+                self.graph.branches.delete(own, actor_id=self.actor_id)
+
+    def _load(
+        self, graph: Graph, parts: Sequence[_Part], branch: str, *, head: str | None = None
+    ) -> str:
         by_type: dict[str, list[_Part]] = {}
         for part in parts:
             by_type.setdefault(part.entity_type.table_key, []).append(part)
@@ -248,7 +269,9 @@ class _Loading:
             {key: _together(of_type) for key, of_type in by_type.items()},
             mode=parts[0].table.mode,
             branch=branch,
+            expected_head=head,
             message=self._message,
+            job=self.package.job,
             actor_id=self.actor_id,
         )
         assert done.commit is not None  # noqa: S101 - a load on these terms commits
@@ -260,21 +283,15 @@ class _Loading:
 
     @property
     def _terms(self) -> CommitTerms:
-        stated = {"job": json.dumps(self.package.job)}
-        return CommitTerms(self._require_new, lambda _: stated, commits_unchanged=True)
+        return CommitTerms(self._require_new, lambda _: {}, commits_unchanged=True)
 
     def _require_new(self, log: CommitLog) -> None:
         self._require_new_in(log.commits)
 
     def _require_new_in(self, pages: CommitPages) -> None:
         for commit in all_commits(pages):
-            if _job_of(commit.properties) == self.package.job:
+            lineage = read_lineage(commit.properties)
+            if lineage is not None and lineage.job == self.package.job:
                 raise PackageLandedError(
                     self.package.name, self.package.run_id, commit.graph_commit_id
                 )
-
-
-def _job_of(properties: Mapping[str, str]) -> object:
-    with suppress(ValueError):
-        return json.loads(properties.get("job", "null"))
-    return None

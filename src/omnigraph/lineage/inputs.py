@@ -32,6 +32,11 @@ _FILES_MAX: Final = 10_000
 """More files than this are counted and not looked at."""
 _COLUMNS_MAX: Final = 500
 _QUERY: Final = re.compile(r"\?[^#\s]*")
+_JDBC: Final = "jdbc:"
+_JDBC_SETTINGS: Final = re.compile(r"[?;(]|:(?=\w+=)")
+"""Where the settings of an address of JDBC begin; drivers spell them in several ways."""
+_JDBC_USER: Final = re.compile(r"(?i)\A(jdbc:oracle:\w+:)[^@]*@")
+_JDBC_DATABASE: Final = re.compile(r"(?i);(database(?:name)?=[\w$.-]+)")
 _PLAIN_COLUMN: Final = re.compile(r"`?([A-Za-z_]\w*)`?\Z")
 _SUFFIX_FORMATS: Final = {
     ".jsonl": "jsonl",
@@ -105,15 +110,32 @@ def address(location: str) -> str:
     >>> address("https://u:p@host/x.parquet?sig=abc")
     'https://***@host/x.parquet?***'
     """
-    local = f"file://{Path(location).absolute()}"
-    return without_secrets(location if "://" in location else local)
+    is_local = "://" not in location and not location.lower().startswith(_JDBC)
+    return without_secrets(f"file://{Path(location).absolute()}" if is_local else location)
 
 
 def without_secrets(location: str) -> str:
     """Return an address without its user and its query string; a glob keeps its marks."""
+    if location.lower().startswith(_JDBC):
+        return _jdbc_address(location)
     is_remote = "://" in location and not location.startswith("file://")
     masked = redacted(location)
     return escaped(_QUERY.sub("?***", masked) if is_remote else masked)
+
+
+def _jdbc_address(url: str) -> str:
+    """Return an address of JDBC with the name of its database, and none of its other settings.
+
+    >>> _jdbc_address("jdbc:sqlserver://h;user=sa;password={a b};databaseName=x")
+    'jdbc:sqlserver://h;databaseName=x;***'
+    """
+    masked = _JDBC_USER.sub(r"\1***@", redacted(url))
+    settings = _JDBC_SETTINGS.search(masked)
+    if settings is None:
+        return escaped(masked)
+    start, mark = masked[: settings.start()], settings[0].strip("(")
+    database = _JDBC_DATABASE.search(url)
+    return escaped(f"{start}{f';{database[1]};' if database else mark}***")
 
 
 # -- records and tables ---------------------------------------------------------------------------
@@ -180,7 +202,9 @@ def _mapped_columns(name: str, table: object) -> dict[str, Sequence[str]]:
 
 
 def _column_names(table: Any) -> tuple[str, ...]:
-    """Return the columns of a table in memory."""
+    """Return the columns of a table in memory; those of a lazy frame are not known yet."""
+    if type(table).__module__.startswith("polars.lazyframe"):
+        return ()
     names = getattr(getattr(table, "schema", None), "names", None)
     if not isinstance(names, list):
         columns = getattr(table, "columns", ())

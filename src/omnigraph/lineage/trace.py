@@ -227,15 +227,18 @@ class KnownCommits:
         lineage = read_lineage(commit.properties)
         if lineage is None:
             return False
-        if property_name is not None and lineage.columns:
-            columns = {column for read in lineage.columns.values() for column in read}
-            return any(f"{name}.{property_name}" in columns for name in types or ())
-        return any(
-            self._is_own(one)
+        read = [
+            one
+            for one in lineage.inputs
+            if self._is_own(one)
             and (versions is None or one.version in versions)
             and (types is None or read_type(one) in types)
-            for one in lineage.inputs
-        )
+        ]
+        if property_name is None or not lineage.columns:
+            return bool(read)
+        columns = {column for given in lineage.columns.values() for column in given}
+        names = {name for one in read for name in (one.source, read_type(one))}
+        return any(f"{name}.{property_name}" in columns for name in names)
 
     def _is_own(self, read: InputRead) -> bool:
         """Whether an input is this graph: by the commit, so that a graph may be moved."""

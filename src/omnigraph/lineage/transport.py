@@ -113,7 +113,10 @@ def transport_of(target: str) -> Transport:
         folder = target.removeprefix(_FILE).removeprefix("//")
         if not folder:
             raise LineageTargetError(target, "names no folder")
-        return FileTransport(Path(folder).expanduser().absolute())
+        try:
+            return FileTransport(Path(folder).expanduser().absolute())
+        except (OSError, RuntimeError) as error:
+            raise LineageTargetError(target, str(error)) from error
     if target == _CLIENT:
         return ClientTransport(_client_transport(target, None))
     if target.startswith(("http://", "https://")):
@@ -127,10 +130,12 @@ def _client_transport(target: str, config: dict[str, str] | None) -> Any:
     except ImportError as error:
         problem = "needs OpenLineage's client: pip install 'omnigraph[lineage]'"
         raise LineageTargetError(shown(target), problem) from error
-    client = (
-        OpenLineageClient() if config is None else OpenLineageClient(config={"transport": config})
-    )
-    return client.transport
+    settings = {} if config is None else {"config": {"transport": config}}
+    try:
+        return OpenLineageClient(**settings).transport
+    except Exception as error:
+        # Any of several libraries may be behind it.
+        raise LineageTargetError(shown(target), shown(str(error))) from error
 
 
 # -- sending while working ------------------------------------------------------------------------
@@ -213,9 +218,11 @@ class LongJob:
         now_us: Callable[[], int],
         *,
         file: str | None = None,
+        hide: Callable[[str], str] = str,
     ) -> None:
+        """`hide` takes secrets that only the caller knows out of the text of an error."""
         self._live, self._job, self._operation = live, job, operation
-        self._now_us, self._file = now_us, file
+        self._now_us, self._file, self._hide = now_us, file, hide
         self._has_begun = False
         self.has_commit = False
         self.error: str | None = None
@@ -236,7 +243,9 @@ class LongJob:
     ) -> None:
         if self._live is None or not self._has_begun or self.has_commit:
             return
-        failure = self.error if error is None else shown(str(error) or type(error).__name__)
+        failure = self.error
+        if error is not None:
+            failure = shown(self._hide(str(error) or type(error).__name__))
         self._live.ended(
             self._job, self._operation, at_us=self._now_us(), error=failure, file=self._file
         )

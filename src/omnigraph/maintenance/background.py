@@ -154,6 +154,15 @@ class BackgroundMaintenance:
         finally:
             self._resume()
 
+    def settle(self) -> None:
+        """Record what was written so far, so that the worker leaves no file without a checksum."""
+        self._stop()
+        try:
+            self._record_pending()
+            self._repository.checksums.record()
+        finally:
+            self._resume()
+
     def record_rest(self) -> None:
         """Record what is still waiting, when the process ends without closing the handle."""
         self._stop()

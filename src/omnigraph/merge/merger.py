@@ -27,6 +27,7 @@ from typing import Final
 from omnigraph.changes.commit_changes import ParentlessCommitError
 from omnigraph.changes.diff import SchemaBoundaryError
 from omnigraph.changes.table_changes import differing_fragments
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import InvalidInputError
 from omnigraph.lineage import Job, Lineage, runtime, type_names
 from omnigraph.lineage import TypeCounts as OutputCounts
@@ -149,8 +150,8 @@ class TypeCounts:
         }
 
 
-@dataclass(frozen=True)
-class MergeResult:
+@dataclass(frozen=True, repr=False)
+class MergeResult(Displayed):
     """What a merge has done, or would do."""
 
     source: str
@@ -165,6 +166,15 @@ class MergeResult:
     engine: str = "local"
     """The engine that has compared and written rows."""
     is_dry_run: bool = False
+
+    def _display(self) -> Display:
+        what = "dry run of a merge of" if self.is_dry_run else "merge of"
+        title = f"{what} {self.source} into {self.target}: {self.outcome}"
+        if self.conflicts:
+            rows = [(one.kind, one.table_key, one.entity_id) for one in self.conflicts]
+            return Display(title, ("conflict", "type", "id"), rows)
+        counts = [(one.table_key, one.inserted, one.updated, one.deleted) for one in self.counts]
+        return Display(title, ("type", "inserted", "updated", "deleted") if counts else (), counts)
 
     def to_json(self) -> dict[str, object]:
         """Return the result as programs see it; a dry run says what would change and conflicts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from omnigraph.clock import Clock
@@ -22,6 +23,8 @@ from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
 
 _MICROSECONDS_PER_MILLISECOND = 1000
+
+_log = logging.getLogger(__name__)
 
 
 class Reader:
@@ -70,7 +73,16 @@ class Reader:
         request = ReadRequest(
             with_numbers(plan, values), snapshot, bindings, target, options, self._embed
         )
+        began_s = self._clock.monotonic_s()
         found = self._executor.run(request)
+        _log.debug(
+            "query %s on %s at commit %s: %d rows in %.1f ms",
+            query.name or "without a name",
+            snapshot.branch,
+            snapshot.commit_id,
+            found.row_count,
+            (self._clock.monotonic_s() - began_s) * 1000,
+        )
         if strict_params:
             return found
         unknown = unknown_params(query.parameters, params)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Final
 
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import ConflictError
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir.derive import derive_catalog
@@ -65,12 +66,15 @@ class CompiledSchema:
         )
 
 
-@dataclass(frozen=True)
-class PlannedSchema:
+@dataclass(frozen=True, repr=False)
+class PlannedSchema(Displayed):
     """A desired schema, compiled, and the plan that leads to it from the accepted one."""
 
     desired: CompiledSchema
     plan: MigrationPlan
+
+    def _display(self) -> Display:
+        return self.plan._display()
 
 
 def compile_schema(

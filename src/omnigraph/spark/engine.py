@@ -16,6 +16,7 @@ from omnigraph.engine import (
     LoadRequest,
     register,
 )
+from omnigraph.progress import Progress
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.spark.diff import diff_frame, ordered_changes, plan_diff
 from omnigraph.spark.export import export_on_spark
@@ -24,9 +25,10 @@ from omnigraph.spark.load.inputs import plan_lines, plan_tables, plan_values
 from omnigraph.spark.load.workers import SparkSource, Tuning, load_on_spark
 from omnigraph.spark.maintenance import spark_workers
 from omnigraph.spark.merge import spark_merge_workers
-from omnigraph.spark.progress import Progress, classic_parallelism
+from omnigraph.spark.progress import classic_parallelism
 from omnigraph.spark.session import get_spark, java_problem
 from omnigraph.spark.source.frames import PinnedGraph, graphframe, to_spark
+from omnigraph.write.load.formats.description import is_description, spark_reason
 from omnigraph.write.load.formats.files import InputFile
 from omnigraph.write.load.input.source import record_files
 from omnigraph.write.load.options import LoadOptionsError
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from omnigraph.write.load.result import LoadResult
 
 _PARALLELISM: Final = "spark.default.parallelism"
+_ORDERS_TABLES: Final = "`order_by` is for tables of Spark: the rows of a file have an order"
 
 
 class SparkEngine:
@@ -176,6 +179,8 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
             place="row",
             last_wins_for_unkeyed_ids=False,
         )
+    if request.order_by:
+        raise LoadOptionsError(_ORDERS_TABLES)
     files = _record_files(data, options)
     if request.options.conversion is ConversionMode.COMPATIBLE:
         return SparkSource(
@@ -189,8 +194,14 @@ def source_of(request: LoadRequest, spark: SparkSession) -> SparkSource:
 
 
 def _require_order(request: LoadRequest, tables: Mapping[str, object]) -> None:
-    """Refuse to choose among rows of one id that have no order."""
-    has_frames = any(hasattr(table, "mapInArrow") for table in tables.values())
+    """Refuse to choose among rows of one id that have no order, and an order of files."""
+    if request.order_by and all(
+        is_description(table) and spark_reason(table) is None for table in tables.values()
+    ):
+        raise LoadOptionsError(_ORDERS_TABLES)
+    has_frames = any(
+        hasattr(table, "mapInArrow") or spark_reason(table) is not None for table in tables.values()
+    )
     if request.options.folds and has_frames and not request.order_by:
         raise LoadOptionsError(
             f"`on_duplicate='{request.options.on_duplicate}'` needs `order_by`:"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from omnigraph.progress import Progress
 from omnigraph.spark.jobs import Jobs
-from omnigraph.spark.progress import Progress
 from omnigraph.store import StoreSettings, open_store
 from omnigraph.write.export.exporter import (
     ExportedFile,

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from omnigraph.engine import LoadCancelledError
+from omnigraph.progress import Progress
 from omnigraph.spark.diff_tasks import candidate_frame
 from omnigraph.spark.failures import translated
-from omnigraph.spark.progress import Progress, application_id
+from omnigraph.spark.progress import application_id, running_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,7 +123,10 @@ class Jobs:
         return self.rows(stage, candidate_frame(self._spark, read, buckets), function)
 
     def _run(self, stage: str, frame: DataFrame) -> list[Any]:
-        with self._progress.stage(stage, self._spark), translated(stage):
+        with (
+            self._progress.stage(stage, partial(running_tasks, self._spark)),
+            translated(stage),
+        ):
             cells = self._collected(frame)
         # Cells are made by the functions below.
         answers = [pickle.loads(cell) for cell in cells]  # noqa: S301 - see above

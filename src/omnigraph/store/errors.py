@@ -49,7 +49,7 @@ class InvalidLocationError(StorageError, InvalidInputError):
 class StorageOptionError(StorageError, InvalidInputError):
     """A setting of the storage has a name that the storage does not know."""
 
-    code = "OG-STORAGE-OPTION"
+    code = "OG-STORE-OPTION"
     hint = "the page on object storage lists the names, such as `endpoint` and `region`"
     template = "the storage of {path} has no option '{name}'"
     name: str

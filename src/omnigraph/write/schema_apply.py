@@ -44,7 +44,12 @@ from omnigraph.schema import (
     plan_schema,
     read_ir,
 )
-from omnigraph.schema.migration.steps import DropProperty, DropType
+from omnigraph.schema.migration.steps import (
+    AddConstraint,
+    DropConstraint,
+    DropProperty,
+    DropType,
+)
 from omnigraph.store.records import CleanupRequest
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import TableWrite, WriteJob
@@ -185,7 +190,7 @@ class SchemaApply:
                 if key in checked
             },
         )
-        reads = {key: state.entries[key] for key in checked}
+        reads = {key: state.entries[key] for key in checked | _rekeyed_edges(planned.plan)}
         job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
         job = replace(job, schema=accepted_schema(planned.desired))
         published = self._committer.commit_locked(job, lock)
@@ -311,6 +316,16 @@ def _plan(
         allow_data_loss=allow_data_loss,
         row_counts={key: entry.row_count for key, entry in state.entries.items()},
     )
+
+
+def _rekeyed_edges(plan: MigrationPlan) -> frozenset[str]:
+    """Return the edge tables whose key changes: they may have no rows, also none that come now."""
+    keys = [
+        step.table_key
+        for step in plan.steps
+        if isinstance(step, AddConstraint | DropConstraint) and step.constraint.kind == "key"
+    ]
+    return frozenset(key for key in keys if key is not None and TableKey(key).is_edge)
 
 
 def _tables(planned: PlannedSchema, state: ManifestState) -> _Tables:

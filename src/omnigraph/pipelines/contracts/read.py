@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, TypeAlias
 
 from omnigraph.pipelines.contracts.model import Bound, ContractRule, RuleKind
@@ -27,13 +27,12 @@ def read_contracts(shape: Shape) -> tuple[ContractRule, ...]:
 
 def numbered(rules: Sequence[ContractRule]) -> tuple[ContractRule, ...]:
     """Return rules with different names: a type may have several rules of one kind."""
-    seen: Counter[str] = Counter()
-    found: list[ContractRule] = []
+    found: dict[str, ContractRule] = {}
     for rule in rules:
-        seen[rule.name] += 1
-        number = seen[rule.name]
-        found.append(rule if number == 1 else replace(rule, name=f"{rule.name} ({number})"))
-    return tuple(found)
+        names = (rule.name if number == 1 else f"{rule.name} ({number})" for number in count(1))
+        name = next(name for name in names if name not in found)
+        found[name] = replace(rule, name=name)
+    return tuple(found.values())
 
 
 def _of_type(shape: Shape) -> list[ContractRule]:

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import orjson
-
 from omnigraph.pipelines.data_tests.model import Row
+from omnigraph.pipelines.data_tests.values import json_bytes
 
 TOLERANCE: Final = 1e-9
 
@@ -32,7 +31,7 @@ class Mismatch:
 
 def canonical(row: Row) -> str:
     """Return a row as one line, with its columns in the order of their names."""
-    return orjson.dumps(row, option=orjson.OPT_SORT_KEYS).decode()
+    return json_bytes(row, sorts_names=True).decode()
 
 
 def compare_rows(

@@ -8,17 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph, SourceText
 from omnigraph.pipelines.data_tests.model import EMPTY, Fixture, Row, SampledFixture, TestFile
 from omnigraph.pipelines.data_tests.sample import Sample, draw_sample
+from omnigraph.pipelines.data_tests.values import json_bytes
 
 
 def json_lines(rows: Sequence[Row]) -> bytes:
     """Return rows as graph JSONL."""
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    return b"".join(json_bytes(row) + b"\n" for row in rows)
 
 
 def new_graph(uri: Path, schema: str | SourceText) -> Graph:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
+
+import orjson
 
 from omnigraph.pipelines.file.shape import Shape
 from omnigraph.strict_yaml import NonText
@@ -55,3 +58,16 @@ def json_object(shape: Shape) -> dict[str, object]:
 def json_objects(shape: Shape) -> tuple[dict[str, object], ...]:
     """Return a list of maps as JSON objects."""
     return tuple(json_object(item) for item in shape.items())
+
+
+def json_bytes(value: object, *, sorts_names: bool = False) -> bytes:
+    """Return a value as one line of JSON; the names of its objects may be sorted.
+
+    >>> json_bytes({"b": 2**70})
+    b'{"b": 1180591620717411303424}'
+    """
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sorts_names else 0)
+    except TypeError:
+        # Integers of more than 64 bits: a test may be about their refusal.
+        return json.dumps(value, sort_keys=sorts_names).encode()

@@ -7,7 +7,7 @@ A value that comes from the environment may be a secret. It is known here by its
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,10 @@ _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))
 _SECRET_NAME: Final = re.compile("(?i)secret|token|passw|pwd|key|credential|auth|sig")
 _HIDDEN_LENGTH_MIN: Final = 3
 """Shorter values would be found in texts that have nothing to do with them."""
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
 
 
 @dataclass
@@ -35,9 +39,7 @@ class Variables:
         >>> variables.fill("${PW}", "", Findings()), variables.hide("password=s3cret")
         ('s3cret', 'password=${PW}')
         """
-        for value in sorted(self.given, key=len, reverse=True):
-            text = text.replace(value, f"${{{self.given[value]}}}")
-        return text
+        return self._without(self.given, text)
 
     def hide_secrets(self, text: str) -> str:
         """Return a text with the names of those variables whose names say that they are secrets.
@@ -47,9 +49,12 @@ class Variables:
         >>> variables.hide_secrets(str(filled))
         'abc123 ${API_KEY}'
         """
-        for value, name in self.given.items():
-            if _SECRET_NAME.search(name):
-                text = text.replace(value, f"${{{name}}}")
+        return self._without((v for v, name in self.given.items() if _is_secret(name)), text)
+
+    def _without(self, values: Iterable[str], text: str) -> str:
+        # A value may be a part of another one: what is left of that would be a part of a secret.
+        for value in sorted(values, key=len, reverse=True):
+            text = text.replace(value, f"${{{self.given[value]}}}")
         return text
 
     def fill(self, value: Value, path: str, findings: Findings) -> Value:
@@ -77,7 +82,7 @@ class Variables:
             return found[0]
         value = self.environment.get(name)
         if value is not None:
-            if len(value) >= _HIDDEN_LENGTH_MIN:
+            if len(value) >= _HIDDEN_LENGTH_MIN and not _is_secret(self.given.get(value, "")):
                 self.given[value] = name
             return value
         if default is None:

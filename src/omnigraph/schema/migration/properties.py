@@ -136,7 +136,7 @@ class PropertyPlanner:
         yield from self._nullability_changed(old, prop)
 
     def _is_in_key(self, prop: IrProperty) -> bool:
-        return self.new.kind == "node" and prop.property_id in key_members(self.new)
+        return self.new.kind != "interface" and prop.property_id in key_members(self.new)
 
     def _enum_changed(self, old: PropType, prop: IrProperty) -> Iterator[Step]:
         kind, type_name, name = self.new.kind, self.new.name, prop.name

@@ -28,7 +28,7 @@ from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.lineage import Job
 from omnigraph.names import check_actor, check_commit_texts
-from omnigraph.schema import EntityType, NodeType
+from omnigraph.schema import EntityType
 from omnigraph.spark.load.side_files import SideFiles
 from omnigraph.spark.source.options import (
     SourceOptionError,
@@ -72,6 +72,7 @@ TRUNCATED: Final = "truncated_moments"
 _READ_ONLY: Final = (
     *("columns", "filter", "fragmentsPerPartition", "follow", "versionAsOf", "timestampAsOf"),
 )
+_OTHER_ENDS: Final = {"src": "from", "dst": "to"}
 _MISSING: Final = (*Missing, "error")
 """What becomes of properties that the frame has no column for; `error` refuses the frame."""
 
@@ -215,9 +216,13 @@ def _order_by(options: SourceOptions, columns: Sequence[str]) -> tuple[str, ...]
 
 
 def _identity(entity_type: EntityType, columns: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(entity_type, NodeType) and entity_type.key:
-        return entity_type.key
-    return ("id",) if "id" in columns else ()
+    if not entity_type.key:
+        return ("id",) if "id" in columns else ()
+    # A member without a column is the same in all rows.
+    names = (
+        _OTHER_ENDS.get(name, name) if name not in columns else name for name in entity_type.key
+    )
+    return tuple(name for name in names if name in columns)
 
 
 def _missing(
@@ -385,9 +390,17 @@ def _reader(
         # Bounded by `STAGED_BYTES_MAX`.
         table = pa.Table.from_batches(batches, schema)
         _require_order(target, table)
-        ordered = table.sort_by([(name, "ascending") for name in target.order_by])
-        batches = iter(ordered.to_batches())
+        batches = iter(_ordered(table, target.order_by).to_batches())
     return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Sort rows as Spark does: nulls come before all values."""
+    keys: dict[str, pa.ChunkedArray] = {}
+    for number, name in enumerate(names):
+        keys |= {f"valid{number}": table[name].is_valid(), f"value{number}": table[name]}
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(key, "ascending") for key in keys])
+    return table.take(order)
 
 
 def _require_order(target: WriteTarget, table: pa.Table) -> None:

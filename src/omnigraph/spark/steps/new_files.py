@@ -88,8 +88,9 @@ def require_columns(read: SourceRead, names: Sequence[str], files: Sequence[str]
 
 
 def _problem(read: SourceRead, path: Path, names: Sequence[str]) -> str | None:
-    # What cannot be read here is for Spark to say.
-    with suppress(OSError, ValueError):
+    # What cannot be read here is for Spark to say. It takes separators of several characters, and
+    # knows encodings that Python does not.
+    with suppress(OSError, ValueError, TypeError, LookupError, csv.Error):
         if read.format in ("parquet", "orc"):
             import pyarrow.dataset as ds  # noqa: PLC0415 - needed for these formats only
 
@@ -119,7 +120,10 @@ def _has_header(read: SourceRead) -> bool:
 def _header(read: SourceRead, path: Path) -> list[str]:
     options = {name.lower(): value for name, value in read.options.items()}
     separator = options.get("sep", options.get("delimiter", ","))
-    with path.open(newline="", encoding=options.get("encoding", "utf-8")) as lines:
+    encoding = options.get("encoding", options.get("charset", "utf-8"))
+    if encoding.lower() in ("utf-8", "utf8"):
+        encoding = "utf-8-sig"
+    with path.open(newline="", encoding=encoding) as lines:
         return next(csv.reader(lines, delimiter=separator), [])
 
 

@@ -146,6 +146,7 @@ class Committer:
         A conflict raised before phase A has changed nothing.
         """
         self.require_schema(job.schema_hash)
+        began_s = self._repository.clock.monotonic_s()
         hit("write.post_stage", writer=job.writer)
         branch = job.incarnation.branch
         if self._reserved.lock is not None:
@@ -158,10 +159,24 @@ class Committer:
                 hit("write.turn_taken", writer=job.writer)
                 self._recovery.sweep_branch(branch)
                 published = self.commit_locked(job, held)
+        self._log_commit(job, published, began_s)
         self.record(published)
         if self._on_commit is not None:
             self._on_commit(job)
         return published
+
+    def _log_commit(self, job: WriteJob, published: Published, began_s: float) -> None:
+        if published.commit is None or not _log.isEnabledFor(logging.DEBUG):
+            return
+        _log.debug(
+            "commit %s: %s on %s by %s, tables %s, published in %.1f ms",
+            published.commit.graph_commit_id,
+            job.draft.operation,
+            job.incarnation.branch,
+            job.draft.actor_id or "nobody named",
+            ", ".join(table.table_key for table in job.tables) or "none",
+            (self._repository.clock.monotonic_s() - began_s) * 1000,
+        )
 
     @contextmanager
     def reserved_lock(self, branch: BranchName, *, operation: str) -> Iterator[None]:

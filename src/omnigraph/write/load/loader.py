@@ -50,6 +50,7 @@ from omnigraph.manifest.requirements import (
 )
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName
+from omnigraph.progress import Progress
 from omnigraph.recovery import WriterKind
 from omnigraph.store.errors import DatasetNotFoundError
 from omnigraph.write.commit.attempts import attempts
@@ -80,8 +81,13 @@ class Loader:
     """Loads into the branches of one graph."""
 
     def __init__(
-        self, repository: Repository, committer: Committer, embedder: RowEmbedder | None = None
+        self,
+        repository: Repository,
+        committer: Committer,
+        embedder: RowEmbedder | None = None,
+        progress: Progress | None = None,
     ) -> None:
+        self._progress = progress or Progress()
         self._repository = repository
         self._committer = committer
         self._embedder = embedder
@@ -196,11 +202,13 @@ class Loader:
             embedder=self._embedder,
         )
         catalog = snapshot.catalog
-        return LoadState(source, options, catalog, intake, bases, budget, PhaseTimer(clock))
+        return LoadState(
+            source, options, catalog, intake, bases, budget, PhaseTimer(clock, self._progress)
+        )
 
     @staticmethod
     def _read(workers: LoadWorkers, load: LoadState, snapshot: Snapshot) -> LoadedRows:
-        with load.timer.phase("read"):
+        with load.timer.phase("read", lambda: sum(load.intake.records_read.values())):
             rows = workers.read(load, snapshot)
         load.timer.move("read", "validate", load.intake.checking_s)
         load.intake.finish()

@@ -38,6 +38,8 @@ from omnigraph.write.load.check.hashing import (
 from omnigraph.write.load.check.matches import Matches
 from omnigraph.write.load.check.row_hashing import hash_rows, hash_tuples
 from omnigraph.write.load.options import LoadOptions
+from omnigraph.write.load.partial import required_properties
+from omnigraph.write.load.rows.absent import any_of
 from omnigraph.write.load.rows.taken_ids import TakenIds
 from omnigraph.write.load.rows.types import ENDS, LoadedType
 from omnigraph.write.stage.columns import Integers, Mask, flat, slabs
@@ -147,7 +149,8 @@ class _Matching:
             pairs = hash_tuples(self.loaded.hasher, columns, batch.num_rows)
             hashed.append(pairs.first, pairs.second)
             own = slice(start, start + batch.num_rows)
-            is_whole[own] = np.logical_and.reduce([valid_mask(column) for column in columns])
+            is_there = np.logical_and.reduce([valid_mask(column) for column in columns])
+            is_whole[own] = is_there & ~self._lacking(members, start, batch.num_rows)
         own_rows = self.wanted & is_whole
         self.wanted = self.wanted & ~is_whole
         if not own_rows.any():
@@ -202,6 +205,7 @@ class _Matching:
         is_divided = int(np.count_nonzero(asked)) > budget.rows_at_once
         for start, batch in self.loaded.batches(names):
             own = asked[start : start + batch.num_rows]
+            own = own & ~self._lacking(names, start, batch.num_rows)
             if not own.any():
                 continue
             pairs = hash_rows(scheme, [batch[name] for name in names], batch.num_rows).filter(own)
@@ -213,7 +217,7 @@ class _Matching:
         equal = np.zeros(self.loaded.row_count, np.bool_)
         if is_divided:
             self._match_parts(names, hashed, equal)
-        else:
+        elif parts:
             groups = EqualRows(*_joined(parts))
             for pairs, row_ids in self._stored_pairs(names):
                 self._use(row_ids[groups.count(pairs)])
@@ -222,6 +226,21 @@ class _Matching:
         if equal.any():
             self.equal = equal if self.equal is None else self.equal | equal
             self.wanted = self.wanted & ~equal
+
+    def _lacking(self, names: Sequence[str], start: int, count: int) -> Mask:
+        """Return the rows that lack one of some required properties.
+
+        What stands in its place means nothing: null, or a placeholder in rows that tasks wrote.
+        """
+        absent = self.loaded.absent
+        asked = [name for name in self._required if name in names and name in absent.names]
+        if not asked:
+            return np.zeros(count, np.bool_)
+        return any_of(absent.between(start, start + count), asked, count)
+
+    @cached_property
+    def _required(self) -> tuple[str, ...]:
+        return required_properties(self.loaded.entity_type)
 
     def _match_parts(self, names: tuple[str, ...], hashed: Buckets, equal: Mask) -> None:
         budget = self.loaded.budget

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.display import Display, Displayed
 from omnigraph.manifest import GraphCommit
 
 
@@ -55,8 +56,8 @@ class Seconds:
         return {name: round(value, 6) for name, value in vars(self).items()}
 
 
-@dataclass(frozen=True)
-class LoadResult:
+@dataclass(frozen=True, repr=False)
+class LoadResult(Displayed):
     """What a load has done; types are sorted by name."""
 
     branch: str
@@ -80,6 +81,18 @@ class LoadResult:
     is_dry_run: bool = False
     """Whether nothing was written, and the counts say what a load would do."""
     seconds: Seconds = field(default_factory=Seconds)
+
+    def _display(self) -> Display:
+        counters = ("inserted", "updated", "unchanged", "deleted", "rejected")
+        counts = [*self.node_counts.items(), *self.edge_counts.items()]
+        rows = [
+            (name, one.loaded, *(getattr(one, counter) for counter in counters))
+            for name, one in counts
+        ]
+        done = "no commit" if self.commit is None else f"commit {self.commit.graph_commit_id}"
+        what = "dry run of a load into" if self.is_dry_run else "load into"
+        title = f"{what} {self.branch} ({self.mode}): {done}"
+        return Display(title, ("type", "records", *counters), rows)
 
     @property
     def nodes(self) -> tuple[tuple[str, int], ...]:

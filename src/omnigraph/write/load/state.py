@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from omnigraph.clock import Clock
 from omnigraph.lineage import Lineage, TypeCounts, type_names
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey
+from omnigraph.progress import Progress
 from omnigraph.schema import Catalog
 from omnigraph.write.load.check.load_check import LoadCheck
 from omnigraph.write.load.input.interfaces import LoadInput
@@ -25,20 +27,34 @@ from omnigraph.write.load.stage import StagedTable
 from omnigraph.write.stage.delta import WriteMode
 from omnigraph.write.stage.stored_rows import StoredRows
 
+_SHOWN: Final = {
+    "read": "reading",
+    "validate": "checking",
+    "write": "writing",
+    "commit": "committing",
+}
+"""What a progress calls the phases."""
+
 
 class PhaseTimer:
-    """Adds up the seconds of the phases of a load."""
+    """Adds up the seconds of the phases of a load, and shows which one runs."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, progress: Progress) -> None:
         self._clock = clock
+        self._progress = progress
         self.seconds = Seconds()
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside as one phase."""
+    def phase(self, name: str, records: Callable[[], int] | None = None) -> Iterator[None]:
+        """Count the time inside as one phase; `records` says how many records it has read."""
         start = self._clock.monotonic_s()
+
+        def known() -> Mapping[str, int]:
+            return {} if records is None else {"records": records()}
+
         try:
-            yield
+            with self._progress.stage(_SHOWN[name], known):
+                yield
         finally:
             self._add(name, self._clock.monotonic_s() - start)
 
@@ -85,7 +101,12 @@ class LoadState:
 
     def check_again(self, snapshot: Snapshot) -> LoadCheck:
         """Return the rules for the rows of the last check, to be run against a newer snapshot."""
-        return self._check(StoredRows(snapshot))
+        stored = StoredRows(snapshot)
+        if self.types.keys() != self.intake.types.keys():
+            # The last check was a proof without rows; they were gathered since. The tables that
+            # they go to are the same in both snapshots.
+            self.types = matched_types(self.intake.types, stored, self.options)
+        return self._check(stored)
 
     def _check(self, stored: StoredRows) -> LoadCheck:
         types = self.types

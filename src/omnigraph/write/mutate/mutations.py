@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from omnigraph.display import Display, Displayed
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
 from omnigraph.manifest.layout import Incarnation
@@ -86,8 +87,8 @@ class ChangedRows:
         }
 
 
-@dataclass(frozen=True)
-class MutationResult:
+@dataclass(frozen=True, repr=False)
+class MutationResult(Displayed):
     """What a mutation has done; `commit` is None when nothing changed."""
 
     branch: str
@@ -100,6 +101,14 @@ class MutationResult:
     """`process` when the graph was opened so: the write survives a crash, not a power failure."""
     counts: tuple[ChangedRows, ...] = ()
     """What the commit did to the rows of each type: nodes first, then by name."""
+
+    def _display(self) -> Display:
+        counters = ("inserted", "updated", "replaced", "deleted", "unchanged")
+        rows = [
+            (one.table_key, *(getattr(one, counter) for counter in counters)) for one in self.counts
+        ]
+        done = "nothing changed" if self.commit is None else f"commit {self.commit.graph_commit_id}"
+        return Display(f"{self.query_name} on {self.branch}: {done}", ("type", *counters), rows)
 
     def to_json(self) -> dict[str, object]:
         """Return the envelope of a mutation; `durability` only where it is less than full."""

@@ -114,6 +114,9 @@ class LoadCheck(LoadScope):
         """Compare the records of the input among each other, even two of one id."""
         loaded = self._of(rows)
         counted = loaded.live if self.options.folds else loaded.records
+        if counted is not None and loaded.equal is not None:
+            # A row that changes nothing still has its tuple: another one may not have it.
+            counted = counted | loaded.equal
         return self._repeats(loaded, loaded.tuple_column(members), members, counted=counted)
 
     def _repeats(

@@ -17,11 +17,34 @@ Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch that has columns and no rows."""
+    schema = without_views(schema)
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """Return a schema without view types, for which Arrow lacks many functions; polars has them."""
+    if not any(_plain(field.type) != field.type for field in schema):
+        return schema
+    return pa.schema([field.with_type(_plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.large_utf8()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
+    return kind
 
 
 def sliced(table: pa.Table) -> Batches:
     """Yield the rows of a table; at least one batch, which says what the columns are."""
+    schema = without_views(table.schema)
+    if schema is not table.schema:
+        table = table.cast(schema)
     if not table.num_rows:
         yield no_rows(table.schema)
     yield from table.to_batches(max_chunksize=BATCH_ROWS)

@@ -1,0 +1,64 @@
+"""What people and callers see of a stage while it runs."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Mapping
+
+from omnigraph.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Looks:
+    """Counts the looks at a stage, and lets the stage end after some of them."""
+
+    def __init__(self, wanted: int, known: Mapping[str, int]) -> None:
+        self._left = wanted
+        self._known = known
+        self.enough = threading.Event()
+
+    def __call__(self) -> Mapping[str, int]:
+        self._left -= 1
+        if self._left <= 0:
+            self.enough.set()
+        return self._known
+
+
+def test_a_terminal_has_one_live_line_and_at_last_the_seconds() -> None:
+    terminal, looks = Terminal(), Looks(2, {"records": 12_000})
+    with Progress(terminal).stage("reading", looks):
+        assert looks.enough.wait(30)
+    first, *_, last = terminal.getvalue().split("\r")[1:]
+    assert first == "\x1b[Kreading: 12,000 records, 0 s"
+    assert last.startswith("\x1b[Kreading: 0.")
+    assert last.endswith(" s\n")
+
+
+def test_a_stage_that_ends_at_once_leaves_no_line() -> None:
+    terminal = Terminal()
+    with Progress(terminal).stage("reading"):
+        pass
+    assert terminal.getvalue() == ""
+
+
+def test_a_caller_hears_of_every_stage() -> None:
+    events: list[Mapping[str, object]] = []
+    looks = Looks(1, {"tasks": 4, "done": 1})
+    progress = Progress(report=events.append)
+    with progress.stage("merging", looks):
+        assert looks.enough.wait(30)
+    assert events[0] == {"stage": "merging", "seconds": 0.0}
+    assert {**events[1], "seconds": 0} == {"stage": "merging", "seconds": 0, "tasks": 4, "done": 1}
+
+
+def test_without_a_stream_and_a_caller_nothing_is_watched() -> None:
+    looks = Looks(1, {})
+    before = threading.active_count()
+    with Progress().stage("reading", looks):
+        assert threading.active_count() == before
+    assert not looks.enough.is_set()
