@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import pickle
 import re
 from collections.abc import Iterator
@@ -9,14 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from string import Formatter
 from traceback import format_exception
+from typing import Any
 
 import pytest
 
-from omnigraph import SourceError, compile_schema
+from omnigraph import Graph, SourceError, compile_schema
 from omnigraph.cluster.diagnostics import Diagnostic
 from omnigraph.errors import InvalidInputError, OmnigraphError
-from omnigraph.hints import COMMAND_ONLY, in_python
+from omnigraph.hints import CALLS, COMMAND_ONLY, in_python
 from omnigraph.manifest.errors import TagExistsError
+from omnigraph.query.select import QueryKindError
 from omnigraph.read.access.blobs import BlobSelector
 from omnigraph.schema.migration.cost import Price
 from omnigraph.schema.migration.steps import UnsupportedChange
@@ -183,6 +187,12 @@ def test_a_class_without_a_template_takes_its_message() -> None:
     assert InvalidInputError("{as} it is").args == ("{as} it is",)
 
 
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    root = tmp_path_factory.mktemp("hints") / "g.omni"
+    return Graph.init(root, "node Person { name: String @key }", durability="process")
+
+
 HINTED = [kind for kind in DECLARED if isinstance(kind.hint, str)]
 PROGRAMS_ONLY = ("omnigraph.cli", "omnigraph.server", "omnigraph.cluster", "omnigraph.pipelines")
 
@@ -195,6 +205,25 @@ def test_a_hint_speaks_python_in_a_traceback(kind: type[OmnigraphError]) -> None
     commands = re.findall(r"`omnigraph (\w+)", text)
     assert [first for first in commands if first not in COMMAND_ONLY] == []
     assert "`--" not in text
+
+
+def test_a_hint_that_is_made_for_one_error_speaks_python_too() -> None:
+    assert QueryKindError("q", is_mutation=True).__notes__ == ["hint: `graph.mutate(text)`"]
+    assert QueryKindError("", is_mutation=False).__notes__ == ["hint: `graph.query(text)`"]
+    assert in_python("read it with `omnigraph blob`") == "read it with `graph.blob(...)`"
+
+
+@pytest.mark.parametrize("text", sorted(set(CALLS.values()) - {"help(Graph.load)"}))
+def test_a_call_that_a_hint_names_can_be_made(text: str, graph: Graph) -> None:
+    call = ast.parse(text, mode="eval").body
+    assert isinstance(call, ast.Call)
+    names = ast.unparse(call.func).split(".")
+    method: Any = {"graph": graph, "Graph": Graph}[names[0]]
+    for name in names[1:]:
+        method = getattr(method, name)
+    if not any(isinstance(each, ast.Constant) and each.value is ... for each in call.args):
+        given = {str(each.arg): None for each in call.keywords}
+        inspect.signature(method).bind(*call.args, **given)
 
 
 def test_a_traceback_shows_the_caret_and_the_hint() -> None:

@@ -87,3 +87,25 @@ def test_storage_options_reach_the_storage(omnigraph: Terminal) -> None:
     assert found.code == 1
     assert "has no option 'acces_key_id'" in found.err
     assert omnigraph("snapshot", "g.omni", "--storage-option", "x").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        ("check", "--file c.test.yaml"),
+        ("commit list", ""),
+        ("doctor", "--scrub"),
+        ("export", "--out x"),
+        ("load", "c.jsonl --mode merge"),
+        ("query", "-e x"),
+        ("repair", ""),
+    ],
+)
+def test_commands_that_read_a_graph_in_their_own_way_know_storage_options(
+    words: str, more: str, omnigraph: Terminal
+) -> None:
+    Path("c.test.yaml").write_text("expectations:\n  - type: A\n    rules: [{rows: {min: 1}}]\n")
+    Path("c.jsonl").write_text("")
+    given = ("s3://bucket/g.omni", *more.split(), "--storage-option", "acces_key_id=x")
+    found = omnigraph(*words.split(), *given)
+    assert "has no option 'acces_key_id'" in found.err + found.out

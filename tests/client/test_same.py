@@ -157,6 +157,9 @@ def test_conflicts_are_listed_and_settled_by_a_file(graph: Any, tmp_path: Path) 
     graph.branch_create("b")
     graph.mutate(QUERIES, "grow", {"n": "ann", "a": 5}, branch="b")
     graph.mutate(QUERIES, "grow", {"n": "ann", "a": 6})
+    planned = graph.branch_merge("b", dry_run=True)
+    assert (str(planned.outcome), planned.is_dry_run, planned.commit) == ("conflicts", True, None)
+    assert [found.entity_id for found in planned.conflicts] == ["ann"]
     [line] = graph.merge_conflicts("b")
     path = tmp_path / "settled.jsonl"
     path.write_text(line.replace('"take": null', '"take": "source"'), encoding="utf-8")

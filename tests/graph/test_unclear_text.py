@@ -67,6 +67,9 @@ CALLS: dict[str, Call] = {
     "commit to read": lambda g, t: g.query(FIND, params={"s": "a"}, target=ReadTarget.commit(t)),
     "commit to revert": lambda g, t: g.commit_revert(t),
     "commit whose changes are asked for": lambda g, t: g.commit_changes(t),
+    "id to delete": lambda g, t: g.delete_rows({"node:P": [t]}),
+    "type to delete from": lambda g, t: g.delete_rows({t: ["a"]}),
+    "target": lambda g, t: g.query(FIND, params={"s": "a"}, target=t),
     "page token": lambda g, t: g.commit_changes(g.snapshot().commit_id, page_token=t),
     "cursor": lambda g, t: g.poll_changes(FeedRequest(Selection(), cursor=t)),
     "type of a selection": lambda g, t: g.poll_changes(

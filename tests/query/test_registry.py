@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
+from omnigraph.graph import load_queries
 from omnigraph.query.language.parse import parse_queries
 from omnigraph.query.language.tree import ReadBody
 from omnigraph.query.registry import LoadedRegistry, RegistryEntry, RegistryError, load_registry
@@ -109,3 +111,9 @@ def test_the_expected_kind(text: str, expect_mutation: bool | None, message: str
         require_kind(query, expect_mutation=expect_mutation)
     assert str(caught.value) == message
     assert str(pickle.loads(pickle.dumps(caught.value))) == message
+
+
+def test_a_read_without_a_name_cannot_be_stored(tmp_path: Path) -> None:
+    (tmp_path / "one.gq").write_text("match { $p: Person } return { $p.name }", encoding="utf-8")
+    with pytest.raises(RegistryError, match="has no name"):
+        load_queries([tmp_path])

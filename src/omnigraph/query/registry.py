@@ -166,6 +166,10 @@ def _entry_problem(
     if key in stored:
         message = f"the key '{key}' is registered twice"
         return RegistryProblem(codes.REGISTRY_KEY_REPEATED, key, message, "keep one of the two")
+    if not key:
+        message = f"the read in '{text}' has no name"
+        hint = "write `query name() { … }` around it"
+        return RegistryProblem(codes.REGISTRY_KEY_UNKNOWN, key, message, hint)
     if key not in names:
         typo = nearest_name(key, names)
         hint = f"did you mean '{typo}'?" if typo else f"the text has {listed(names)}"

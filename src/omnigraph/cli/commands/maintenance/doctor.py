@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.address import graph_address, open_graph, resolve_address
+from omnigraph.cli.address import graph_address, open_graph, resolve_address, storage_options
 from omnigraph.cli.options.flags import ScopedCommand, flags
 from omnigraph.cli.options.spelled import SHARE
 from omnigraph.cli.output.output import Output, json_option
@@ -74,7 +74,7 @@ def _scrub(uri: str | None, out: Output, request: ScrubRequest) -> None:
     from omnigraph.graph import scrub_graph  # noqa: PLC0415 loads Lance
 
     address = resolve_address(uri)
-    report = scrub_graph(address, request)
+    report = scrub_graph(address, request, storage_options=storage_options())
     out.result(_scrub_text(report), {"uri": address, **report.to_json()})
     sys.exit(0 if report.is_sound else 1)
 

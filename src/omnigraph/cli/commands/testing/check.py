@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from omnigraph.cli.address import graph_address, resolve_address
+from omnigraph.cli.address import graph_address, resolve_address, storage_options
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.test_report import contract_text
@@ -44,7 +44,9 @@ def command(uri: str | None, branch: str, paths: tuple[Path, ...], as_json: bool
 
     out = Output(as_json=as_json)
     rules = _rules(paths or (Path(),), out)
-    with Graph.open(resolve_address(uri), mode=OpenMode.READ_ONLY) as graph:
+    with Graph.open(
+        resolve_address(uri), mode=OpenMode.READ_ONLY, storage_options=storage_options()
+    ) as graph:
         snapshot = graph.snapshot_of(ReadTarget.branch(branch))
         results = run_rules(rules, graph, snapshot)
     is_ok = not any(one.check.stops for one in results)
