@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -111,3 +114,20 @@ def test_pandas_may_come_from_a_loader_that_loads_other_modules_too() -> None:
         "print(pandas.__name__, zoo.__name__, notice in sys.meta_path)\n"
     )
     assert fresh(script).split() == ["pandas", "zoo", "False"]
+
+
+INDIRECT = {
+    "pandas": "PySpark converts through it",
+    "httptools": "uvicorn parses with it",
+    "uvloop": "uvicorn runs on it",
+}
+
+
+def test_extras_install_only_what_is_imported() -> None:
+    root = Path(__file__).parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = {re.split(r"[\[<>=~ ]", one)[0] for some in extras.values() for one in some}
+    text = "".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
+    modules = {one.removesuffix("-python") for one in wanted - {"omnigraph"} - INDIRECT.keys()}
+    assert {one for one in modules if not re.search(rf"(import|from) {one}\b", text)} == set()
