@@ -130,9 +130,9 @@ def _client_transport(target: str, config: dict[str, str] | None) -> Any:
     except ImportError as error:
         problem = "needs OpenLineage's client: pip install 'omnigraph[lineage]'"
         raise LineageTargetError(shown(target), problem) from error
-    settings = {} if config is None else {"config": {"transport": config}}
+    settings: dict[str, Any] | None = None if config is None else {"transport": config}
     try:
-        return OpenLineageClient(**settings).transport
+        return OpenLineageClient(config=settings).transport
     except Exception as error:
         # Any of several libraries may be behind it.
         raise LineageTargetError(shown(target), shown(str(error))) from error
