@@ -197,7 +197,9 @@ def test_a_killed_stream_loses_and_repeats_nothing(
     assert "Traceback" not in driver.said()
     assert _numbers(place) == list(range(files)), killed
     assert place.people() == model, killed
-    assert place.graph.branches.list() == ["main"]
+    # A run that failed is in the history by its branch.
+    left = [name for name in place.graph.branches.list() if name != "main"]
+    assert all(name.startswith("pipeline/social/") for name in left), left
 
 
 def _arrive(folder: Path, number: int, names: list[str]) -> None:
