@@ -14,6 +14,7 @@ from omnigraph.graph.graph import TwoTargetsError
 from omnigraph.graph.session import GraphClosedError
 from omnigraph.manifest.snapshot import NaiveMomentError
 from omnigraph.read.result import ColumnNotFoundError, TwoColumnsNeededError
+from omnigraph.syntax.given import SourceFileError
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person"
 PEOPLE = "query people() { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
@@ -187,6 +188,11 @@ def test_a_schema_may_be_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with omnigraph.init("a.omni", Path("kg.pg")) as one, omnigraph.init("b.omni", "kg.pg") as two:
         assert one.schema.source() == two.schema.source() == SCHEMA
         assert not two.schema.plan("kg.pg").plan.steps
+
+
+def test_a_schema_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceFileError, match=r"cannot read nowhere\.pg"):
+        omnigraph.init(tmp_path / "g.omni", "nowhere.pg")
 
 
 def test_the_package_names_its_version() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,8 +74,9 @@ def test_embedding_again_with_another_model_makes_its_texts_comparable(tmp_path:
 def test_a_function_that_returns_something_else(
     tmp_path: Path, returned: object, reason: str
 ) -> None:
+    config = EmbeddingConfig.of_function(lambda _: returned, model="wrong")
     with (
-        Graph.init(tmp_path / "g.omni", SCHEMA, embedding=lambda _: returned) as graph,
+        Graph.init(tmp_path / "g.omni", SCHEMA, embedding=config) as graph,
         pytest.raises(EmbeddingFunctionError, match=reason),
     ):
         graph.load(ROWS, mode="append")
@@ -90,3 +92,10 @@ def test_a_provider_that_is_misspelled_later_makes_no_vectors(
         monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "mokc")
         with pytest.raises(UnknownEmbeddingProviderError):
             graph.load(ROWS.replace(b'"a"', b'"c"'), mode="merge")
+
+
+def test_a_function_without_a_name_needs_one(tmp_path: Path) -> None:
+    """Two lambdas of one module would share the origin of their vectors."""
+    for nameless in (lambda texts: by_length(texts), partial(by_length)):  # noqa: PLW0108
+        with pytest.raises(EmbeddingFunctionError, match="no name of its own"):
+            Graph.init(tmp_path / "g.omni", SCHEMA, embedding=nameless)

@@ -180,6 +180,7 @@ class Graph(FlatNames):
         `omnigraph cluster apply` makes one, and says `by_cluster`.
         """
         gate = write_gate(policy, actor_id)
+        vectors = embedding_config(embedding)
         one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
         if not by_cluster:
@@ -198,7 +199,7 @@ class Graph(FlatNames):
                 incarnation=MAIN_INCARNATION,
                 gate=gate,
                 auto_optimize=auto_optimize,
-                embedding=embedding_config(embedding),
+                embedding=vectors,
             )
         )
 
@@ -229,6 +230,7 @@ class Graph(FlatNames):
         read external blobs from below `external_blob_bases`, besides those that its call names.
         """
         gate = write_gate(policy, actor_id)
+        vectors = embedding_config(embedding)
         mode = choice(OpenMode, mode, "mode")
         one_of(DURABILITIES, durability, "durability")
         store = connect(
@@ -250,7 +252,7 @@ class Graph(FlatNames):
                 incarnation=incarnation,
                 gate=gate,
                 auto_optimize=auto_optimize,
-                embedding=embedding_config(embedding),
+                embedding=vectors,
                 external_blob_bases=blob_bases(external_blob_bases),
             )
         )

@@ -6,8 +6,20 @@ import os
 from pathlib import Path
 from typing import TypeAlias
 
+from omnigraph.errors import NotFoundError
 from omnigraph.syntax.grammar import decode_source
 from omnigraph.syntax.source import SourceText
+
+
+class SourceFileError(NotFoundError):
+    """A schema or a file of queries was named, and cannot be read."""
+
+    code = "OG-SOURCE-FILE"
+    hint = "give the path of a file, or the text itself"
+    template = "cannot read {path}: {problem}"
+    path: str
+    problem: str
+
 
 GivenSource: TypeAlias = str | SourceText | os.PathLike[str]
 """A text, or a file: a path, or a text that is nothing but the name of a file of the language."""
@@ -22,7 +34,11 @@ def given_source(given: GivenSource, *, suffix: str, letter: str) -> str | Sourc
     if isinstance(given, SourceText) or (isinstance(given, str) and not _is_name(given, suffix)):
         return given
     path = Path(given)
-    return decode_source(path.read_bytes(), str(path), letter)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SourceFileError(str(path), error.strerror or str(error)) from error
+    return decode_source(data, str(path), letter)
 
 
 def _is_name(text: str, suffix: str) -> bool:

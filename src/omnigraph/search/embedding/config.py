@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 from omnigraph.search.embedding.errors import (
+    EmbeddingFunctionError,
     EmbeddingKeyMissingError,
     UnknownEmbeddingProviderError,
 )
@@ -117,8 +118,13 @@ def embedding_config(given: EmbeddingConfig | EmbeddingFunction | None) -> Embed
 
 
 def _qualified_name(function: EmbeddingFunction) -> str:
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    """Return the name of a function; one that others share would say nothing of its vectors."""
+    name = getattr(function, "__qualname__", None)
+    if name is None or name.endswith("<lambda>"):
+        raise EmbeddingFunctionError(
+            repr(function), "it has no name of its own: `EmbeddingConfig.of_function(f, model=…)`"
+        )
+    return f"{function.__module__}.{name}"
 
 
 def config_from_environment(environ: Mapping[str, str]) -> EmbeddingConfig:
