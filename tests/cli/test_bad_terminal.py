@@ -22,7 +22,7 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.manifest.format_stamp import STAMP_KEY
 from omnigraph.manifest.layout import MANIFEST
-from omnigraph.spark.progress import Progress
+from omnigraph.progress import Progress
 from support.places import Place
 from support.s3 import S3Server
 from support.terminal import Terminal

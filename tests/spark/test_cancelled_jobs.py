@@ -9,8 +9,8 @@ from typing import Any, Self
 import pytest
 
 from omnigraph.engine import LoadCancelledError
+from omnigraph.progress import Progress
 from omnigraph.spark.jobs import Jobs
-from omnigraph.spark.progress import Progress
 
 ENDED_MAX_S = 30.0
 

@@ -456,3 +456,23 @@ def test_a_matched_edge_that_changes_in_a_race_is_matched_again(
     assert (result.inserted, result.updated) == (1, 1)
     (row,) = graph.snapshot().open("edge:Ends").scan().read_all().to_pylist()
     assert row["a"] == 1
+
+
+@pytest.mark.parametrize("load", [Graph.load, inline_load], ids=["local", "tasks"])
+def test_an_append_sets_edges_aside_with_the_ids_that_they_had(
+    tmp_path: Path, load: Callable[..., LoadResult]
+) -> None:
+    """Tasks noted which ids they had made only in loads that match edges."""
+    schema = "node A { k: String @key }\nedge Link: A -> A @card(0..1)"
+    lines = (
+        b'{"type": "A", "data": {"k": "a"}}\n'
+        b'{"edge": "Link", "from": "a", "to": "a", "data": {"id": "l0"}}\n'
+        b'{"edge": "Link", "from": "a", "to": "a"}\n'
+    )
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(lines)
+    with Graph.init(tmp_path / "g.omni", schema, durability="process") as graph:
+        aside, mode = tmp_path / "aside", WriteMode.APPEND
+        load(graph, file, mode=mode, on_error=OnError.QUARANTINE, quarantine=aside)
+    [line] = (tmp_path / "aside" / "edge-Link.jsonl").read_text().splitlines()
+    assert "id" not in json.loads(line)["record"].get("data", {})

@@ -17,9 +17,9 @@ from omnigraph.graph import Graph, ReadTarget
 from omnigraph.merge.conflicts import MergeConflictError
 from omnigraph.merge.merger import Merger, MergeRequest
 from omnigraph.names import BranchName
+from omnigraph.progress import Progress
 from omnigraph.spark.jobs import Jobs
 from omnigraph.spark.merge import spark_merge_workers
-from omnigraph.spark.progress import Progress
 from omnigraph.store.records import ScanRequest
 from support.inline_engine import SMALL, InlineEngine, take_everything
 from support.inline_jobs import InlineJobs

@@ -517,7 +517,8 @@ class TypeStage:
             written[ABSENT] = write_absent(files, self._entity_type, self._absent)
         if self._needs:
             written[NEEDS] = self._needed_ids()
-        if self._context.matches_edges and is_matched(self._entity_type) and not self._ids_are_new:
+        if is_matched(self._entity_type) and not self._ids_are_new:
+            # Also in loads that match no edges: a quarantine leaves out the ids that were made.
             rows = np.flatnonzero(np.concatenate(self._made or [np.zeros(0, np.bool_)]))
             written[MADE] = files.write(MADE, pa.table({"row": rows}))
         for name, parts in self._hashes.items():
