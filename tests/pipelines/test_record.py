@@ -31,7 +31,7 @@ RECORD = RunRecord(
     counts=(TypeCounts("Person", inserted=1), TypeCounts("Knows", deleted=2, is_edge=True)),
     checks=(CheckResult("ages", "n = 0", 0, passed=True),),
     watermarks={"people": Watermark("by", "7", "BIGINT")},
-    file="/work/social.yaml",
+    file="/srv/social.yaml",
     files={"people": frozenset({"ab", "cd"})},
     engine={"engine": "spark"},
     batch=BatchOfStream("s", 3, "d"),
