@@ -46,7 +46,7 @@ def test_a_stage_that_ends_at_once_leaves_no_line() -> None:
     assert terminal.getvalue() == ""
 
 
-def test_a_caller_hears_of_every_stage() -> None:
+def test_a_caller_gets_an_event_for_every_stage() -> None:
     events: list[Mapping[str, object]] = []
     looks = Looks(1, {"tasks": 4, "done": 1})
     progress = Progress(report=events.append)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -65,11 +66,12 @@ class Display:
         return [f"… {left} more"] if left else []
 
 
-class Displayed:
+class Displayed(ABC):
     """An object that a prompt and a notebook show as a table. A dataclass needs `repr=False`."""
 
+    @abstractmethod
     def _display(self) -> Display:
-        raise NotImplementedError
+        """Return the table."""
 
     def __repr__(self) -> str:
         return self._display().text()

@@ -65,18 +65,18 @@ class Progress:
     def _watch(self, name: str, look: Look, done: threading.Event, is_terminal: bool) -> None:
         started = time.monotonic()
         step_s = _TERMINAL_S if is_terminal else _LINE_S if self._report is None else _REPORT_S
-        self._tell({"stage": name, "seconds": 0.0})
+        self._send({"stage": name, "seconds": 0.0})
         while not done.wait(step_s):
             known = look()
             seconds = time.monotonic() - started
-            self._tell({"stage": name, "seconds": round(seconds, 3), **known})
+            self._send({"stage": name, "seconds": round(seconds, 3), **known})
             line = _line(name, known, seconds, has_bar=is_terminal)
             if is_terminal:
                 self._replace(line)
             else:
                 self._write(f"{line}\n")
 
-    def _tell(self, event: dict[str, object]) -> None:
+    def _send(self, event: dict[str, object]) -> None:
         if self._report is not None:
             self._report(event)
 

@@ -58,7 +58,7 @@ def _left(folder: Path, limit: str, used: str, reclaimable: str) -> Iterator[int
     for line in _text(folder / "memory.stat").splitlines():
         name, _, rest = line.partition(" ")
         if name == reclaimable:
-            # Pages of files that nobody uses count as taken and are given back on demand.
+            # Pages of files that no process uses count as taken and are given back on demand.
             taken -= int(rest)
     yield allowed - taken
 

@@ -592,7 +592,7 @@ class Graph(FlatNames):
         Graph records are JSON lines or an array: paths, folders, globs, URIs, bytes, an open file,
         or a list of objects. `data` may also map names of types to tables: paths of files, Arrow,
         pandas, polars, lists of objects, Spark DataFrames, or descriptions of sources (`path`,
-        `format`, `options`, `map`). Formats are told by the names of files and by their content;
+        `format`, `options`, `map`). The name of a file and its content say its format;
         `format` names one: `jsonl`, `json`, `csv`, `tsv`, `parquet`, `arrow`, `orc`.
 
         `mode` is `append`, `merge` or `overwrite`, `reader` is `strict` or `compatible`. With
@@ -611,7 +611,7 @@ class Graph(FlatNames):
         writes nothing.
 
         A merge keeps properties of stored rows that the input does not name; with `missing="null"`
-        they become their `@default` or null, which is what the compatible reader does unless told
+        they become their `@default` or null, which is what the compatible reader does unless asked
         otherwise. A null in a table is a value; with `null_cells="keep"` it names nothing. Of
         several records of one id, `on_duplicate` takes the `last` or the `first`, or folds them
         with `combine`; `error` refuses them.

@@ -262,7 +262,7 @@ def _listed(path: Path) -> list[str]:
 
 
 def _state(name: str) -> tuple[str, int, int] | None:
-    """Return what tells one state of a file from another; None for what is no file."""
+    """Return a digest of the state of a file; None for what is no file."""
     found = Path(name).stat()
     if not stat.S_ISREG(found.st_mode):
         return None

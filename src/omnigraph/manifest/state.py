@@ -333,7 +333,7 @@ class ManifestState:
     def commit_of_rows(self, table_key: str, table_version: int) -> GraphCommit | None:
         """Return the commit that published the rows which one version of a table wrote.
 
-        None where the retained history does not tell: compaction writes rows anew.
+        None where the retained history does not have it: compaction writes rows anew.
         """
         first: int | None = None
         for version, entry in reversed(self.entry_history().get(table_key, [])):

@@ -48,7 +48,7 @@ class FixtureGraph:
 
     @contextmanager
     def branch(self) -> Iterator[Graph]:
-        """Open the graph on a branch of its own; what is written there nobody else sees."""
+        """Open the graph on a branch of its own; no other test sees what is written there."""
         self._number += 1
         name = f"test-{self._number}"
         self._graph.branches.create_from("main", name)

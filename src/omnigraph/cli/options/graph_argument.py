@@ -1,7 +1,7 @@
 """The graph as the first argument of a command, which may be left away.
 
 `omnigraph branch create draft` and `omnigraph branch create g.omni draft` differ by the number of
-words. Where that does not tell, because another argument may be left away too, the first word is
+words. Where that does not decide, because another argument may be left away too, the first word is
 the graph if it looks like an address.
 """
 

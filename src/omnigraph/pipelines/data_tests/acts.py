@@ -82,7 +82,7 @@ class TestBranch:
     name: str = "main"
     engine: str = "local"
     pinned: Snapshot | None = None
-    """The snapshot of a branch that nobody writes to, so that reads need not look for its head."""
+    """The snapshot of a branch that has no writer, so that reads need not look for its head."""
 
     @property
     def snapshot(self) -> Snapshot:

@@ -55,13 +55,13 @@ class Fixtures:
             self._folder.cleanup()
 
     def shared(self, name: str | None) -> Graph | FixtureFailure:
-        """Return the graph that all tests of a fixture share; nobody writes to its `main`."""
+        """Return the graph that all tests of a fixture share; its `main` has no writer."""
         if name not in self._built:
             self._built[name] = self._build(name)
         return self._built[name]
 
     def own(self, name: str | None) -> Graph | FixtureFailure:
-        """Return a graph of the fixture's rows that nobody else uses."""
+        """Return a graph of the fixture's rows that no other test uses."""
         graph = self._build(name)
         if isinstance(graph, Graph):
             self._own.append(graph)

@@ -141,7 +141,7 @@ class LazyEmbeddingClient:
     def get(self) -> EmbeddingClient:
         """Return the client; raises when it is not configured, or wrongly."""
         # The environment may change while the graph is open: a client of other settings than the
-        # present ones would make vectors that nobody asked for.
+        # present ones would make vectors that were not asked for.
         config = self._config or config_from_environment(self._environ or {})
         with self._guard:
             if self._client is None or self._client.config != config:

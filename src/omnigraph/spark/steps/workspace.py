@@ -95,7 +95,7 @@ class Workspace:
 
     @property
     def application_id(self) -> str | None:
-        """The id of the application, where Spark tells it."""
+        """The id of the application, where Spark has one."""
         return application_id(self._spark)
 
     # -- tables -----------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ class Committer:
             published.commit.graph_commit_id,
             job.draft.operation,
             job.incarnation.branch,
-            job.draft.actor_id or "nobody named",
+            job.draft.actor_id or "an unnamed actor",
             ", ".join(table.table_key for table in job.tables) or "none",
             (self._repository.clock.monotonic_s() - began_s) * 1000,
         )

@@ -3,7 +3,7 @@
 | module | does |
 |---|---|
 | `files` | finds files: folders, globs, partitions, object storage; opens and decompresses them |
-| `kinds` | lists the formats, and tells the format of a file by its name, then by its content |
+| `kinds` | lists the formats, and finds the format of a file by its name, then by its content |
 | `csv_rows`, `columnar` | files of tables become Arrow batches |
 | `json_array`, `json_rows` | elements become lines; rows without an envelope get one |
 | `frames` | tables in memory become Arrow batches |

@@ -2,7 +2,7 @@
 
 | source | means |
 |---|---|
-| a path, or a list of paths | files, told apart by their names and content |
+| a path, or a list of paths | files; their names and content say the format |
 | a mapping with `path` | the same, with `format`, `options` of CSV, and `map` |
 | a mapping with `table`, `schema`, a format of Spark, or SQL in `map` | a DataFrame of Spark |
 | a list of objects | rows as JSON has them |

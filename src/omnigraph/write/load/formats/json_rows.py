@@ -45,8 +45,8 @@ class _Collected:
     batches: list[ColumnBatch] = field(default_factory=list)
 
     def begin(self, name: str | None, place: str | None = None) -> int:
-        """Take no input: its reader is told where it begins."""
-        raise NotImplementedError(f"{name}, {place}")
+        """Refuse another input: the reader was given the only one."""
+        raise TypeError(f"a reader of one input began another one: {name}, {place}")
 
     def add(self, entity_type: EntityType, batch: ColumnBatch) -> None:
         """Keep rows, which are all of one type."""
