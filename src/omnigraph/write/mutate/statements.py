@@ -103,14 +103,7 @@ class StatementRunner:
         if not self._makes_vectors:
             assigned.require_vectors(statement.embeds)
         given = assigned.of((*statement.assignments, *statement.defaults))
-        if statement.key:
-            given["id"] = _key_id(statement.key, given, statement.type_name)
-            origin = Origin.UNKNOWN
-            if statement.must_be_new:
-                table.require_new(given["id"])
-        else:
-            given["id"] = self._new_id()
-            origin = Origin.NEW
+        given["id"], origin = self._id_of(statement, table, given)
         table.put(complete_row(table.entity, given), statement=number, origin=origin)
         return Affected(nodes=1)
 
@@ -119,14 +112,7 @@ class StatementRunner:
         assigned = self._assigned(statement.type_name, number)
         given = assigned.of((*statement.assignments, *statement.defaults))
         given |= self._ends(statement, assigned)
-        if statement.key:
-            given["id"] = _key_id(statement.key, given, statement.type_name)
-            origin = Origin.UNKNOWN
-            if statement.must_be_new:
-                table.require_new(given["id"])
-        else:
-            given["id"] = self._new_id()
-            origin = Origin.NEW
+        given["id"], origin = self._id_of(statement, table, given)
         table.put(complete_row(table.entity, given), statement=number, origin=origin)
         return Affected(edges=1)
 
@@ -140,6 +126,20 @@ class StatementRunner:
             given["id"] = ids
             table.put(complete_row(table.entity, given), statement=number, origin=Origin.UNKNOWN)
         return Affected(edges=1)
+
+    def _id_of(
+        self,
+        statement: InsertNode | InsertEdge,
+        table: PendingTable,
+        given: Mapping[str, pa.Array],
+    ) -> tuple[pa.Array, Origin]:
+        """Return the id of an inserted row, and whether a stored row may have it."""
+        if not statement.key:
+            return self._new_id(), Origin.NEW
+        ids = _key_id(statement.key, given, statement.type_name)
+        if statement.must_be_new:
+            table.require_new(ids)
+        return ids, Origin.UNKNOWN
 
     def _ends(
         self, statement: InsertEdge | UpsertEdge, assigned: AssignedColumns
