@@ -10,10 +10,10 @@ UV     := uv==0.13.7
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format types docs bench bench-peers lock clean
+.PHONY: help setup demo test test-slow test-versions lint format types docs bench bench-peers lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Create .venv and install from the lock file
 
@@ -34,6 +34,10 @@ test: $(READY) ## Run every quick test
 
 test-slow: $(READY) ## Run the long suites, or one of them: make test-slow SHARD=faults
 	$(BIN)/python tools/run_slow_tests.py $(SHARD)
+
+test-versions: $(READY) ## Try the lowest and the newest libraries that pyproject.toml allows
+	$(BIN)/python tools/try_versions.py lowest
+	$(BIN)/python tools/try_versions.py newest
 
 lint: $(READY) ## Check style
 	$(BIN)/ruff check .

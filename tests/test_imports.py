@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import omnigraph
+from omnigraph.changes.commit_changes import PAGE_CHANGES_DEFAULT
+from omnigraph.graph import (
+    Graph,
+    GraphBranches,
+    GraphChanges,
+    GraphLineage,
+    GraphMaintenance,
+)
+from omnigraph.graph.session import LIVE_EVENTS
+from omnigraph.lineage.trace import STEPS_MAX, Direction
+from omnigraph.lineage.transport import TARGET_NAME
+from omnigraph.maintenance.cleanup.needed import ORPHAN_AGE_S
+from omnigraph.merge.resolve import Strategy
 
 HEAVY = (
     *("lance", "pyspark", "fastapi", "starlette", "uvicorn", "mcp", "obstore", "boto3", "pandas"),
@@ -39,8 +57,176 @@ def test_the_pytest_plugin_loads_no_part_of_the_engine() -> None:
 
 def test_importing_the_engine_loads_neither_pandas_nor_lance() -> None:
     """Lance is not safe to fork: it comes with the first graph that is opened."""
-    script = "import json, sys, omnigraph.graph; print(json.dumps(sorted(sys.modules)))"
+    script = "import json, sys, omnigraph.graph.graph; print(json.dumps(sorted(sys.modules)))"
     assert {"pandas", "lance"} & set(json.loads(fresh(script))) == set()
+
+
+NOT_FOR_A_QUERY = (
+    *("changes", "cluster", "client", "engine", "lineage", "maintenance", "merge", "pipelines"),
+    *("schema.migration", "server", "spark", "write"),
+)
+"""Rooms, and a part of one, that opening a graph and asking it something must not load."""
+
+
+def rooms_loaded(names: set[str]) -> set[str]:
+    return {
+        room
+        for room in NOT_FOR_A_QUERY
+        if any(f"{name}.".startswith(f"omnigraph.{room}.") for name in names)
+    }
+
+
+@pytest.fixture(scope="module")
+def small_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("start") / "people.omni"
+    with Graph.init(root, "node Person { name: String @key }") as graph:
+        graph.load([{"type": "Person", "data": {"name": "ann"}}], mode="append")
+    return root
+
+
+def test_the_command_query_loads_no_room_that_only_writes_need(small_graph: Path) -> None:
+    asked = "match { $p: Person } return { $p.name }"
+    script = (
+        "import json, sys\n"
+        "from omnigraph.cli.app import run\n"
+        f"code = run(['query', {str(small_graph)!r}, '-e', {asked!r}, '--format', 'csv'])\n"
+        "print(json.dumps([code, sorted(sys.modules)]))\n"
+    )
+    *lines, last = fresh(script).splitlines()
+    code, loaded = json.loads(last)
+    assert (code, lines[-1]) == (0, "ann")
+    assert rooms_loaded(set(loaded)) == set()
+
+
+@pytest.mark.parametrize("mode", ["read_only", "read_write"])
+def test_opening_and_asking_loads_no_room_that_only_writes_need(
+    small_graph: Path, mode: str
+) -> None:
+    script = (
+        "import json, sys, omnigraph\n"
+        f"with omnigraph.open({str(small_graph)!r}, mode={mode!r}) as graph:\n"
+        "    rows = graph.query('match { $p: Person } return { $p.name }').to_pylist()\n"
+        "print(json.dumps([len(rows), sorted(sys.modules)]))\n"
+    )
+    count, loaded = json.loads(fresh(script))
+    assert count == 1
+    assert rooms_loaded(set(loaded)) == set()
+
+
+NOT_FOR_A_LOAD = ("changes", "cluster", "merge", "pipelines", "schema.migration", "server", "spark")
+
+
+def test_loading_tables_loads_no_merge_and_no_difference(small_graph: Path) -> None:
+    script = (
+        "import json, sys, omnigraph\n"
+        f"with omnigraph.open({str(small_graph)!r}) as graph:\n"
+        "    graph.load({'Person': [{'name': 'bob'}]}, mode='merge', dry_run=True)\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    loaded = rooms_loaded(set(json.loads(fresh(script))))
+    assert loaded & set(NOT_FOR_A_LOAD) == set()
+
+
+def test_importing_late_modules_collects_no_garbage() -> None:
+    script = (
+        "import gc, json\n"
+        "from omnigraph.graph.late import mutations\n"
+        "seen = []\n"
+        "gc.callbacks.append(lambda phase, info: seen.append(phase))\n"
+        "mutations.__getattr__('__doc__')\n"
+        "print(json.dumps([seen.count('start'), gc.isenabled()]))\n"
+    )
+    collections, is_running = json.loads(fresh(script))
+    assert collections <= 1, "one may follow the last import"
+    assert is_running
+
+
+# -- faces and modules that load late -------------------------------------------------------------
+
+
+def declared_for_the_checker(source: Path) -> dict[str, str]:
+    """Return what an `if TYPE_CHECKING` block imports: names, and where each of them lives."""
+    found = {}
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in node.body:
+                if isinstance(each, ast.ImportFrom):
+                    for alias in each.names:
+                        home = f"{each.module}.{alias.name}"
+                        found[alias.asname or alias.name] = home
+                elif isinstance(each, ast.Import):
+                    found |= {alias.asname or alias.name: alias.name for alias in each.names}
+    return found
+
+
+SOURCES = Path(omnigraph.__file__).parent
+LATE_MODULES = sorted(each for each in SOURCES.glob("*/late.py"))
+FACES = sorted(
+    path
+    for path in SOURCES.rglob("__init__.py")
+    if "late_names(" in path.read_text(encoding="utf-8")
+)
+
+
+def module_name(source: Path) -> str:
+    parts = source.relative_to(SOURCES.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+@pytest.mark.parametrize("source", LATE_MODULES, ids=module_name)
+def test_a_late_module_is_what_the_type_checker_takes_it_for(source: Path) -> None:
+    late = import_module(module_name(source))
+    declared = declared_for_the_checker(source)
+    assert sorted(declared) == sorted(late.__all__)
+    assert {name: getattr(late, name).__name__ for name in declared} == declared
+    for home in declared.values():
+        import_module(home)
+
+
+@pytest.mark.parametrize("source", FACES, ids=module_name)
+def test_a_late_name_is_what_the_type_checker_takes_it_for(source: Path) -> None:
+    face = import_module(module_name(source))
+    declared = declared_for_the_checker(source)
+    assert declared.keys() <= set(face.__all__)
+    for name in face.__all__:
+        found = getattr(face, name)
+        if name in declared:
+            module, _, attribute = declared[name].rpartition(".")
+            assert found is getattr(import_module(module), attribute)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        face.nothing  # noqa: B018 - to read it is the test
+
+
+def test_a_client_knows_every_error_of_the_rooms_behind_a_graph() -> None:
+    """Errors of a server come back as their classes, which exist once their modules are loaded."""
+    script = (
+        "import importlib, json, pkgutil, omnigraph\n"
+        "from omnigraph.client.http import error_classes\n"
+        "known = set(error_classes())\n"
+        "rooms = 'changes lineage maintenance manifest merge policy read recovery schema'.split()\n"
+        "rooms += 'search store syntax write engine graph query'.split()\n"
+        "for found in pkgutil.walk_packages(omnigraph.__path__, 'omnigraph.'):\n"
+        "    if found.name.split('.')[1] in rooms:\n"
+        "        importlib.import_module(found.name)\n"
+        "found = error_classes.__wrapped__()\n"
+        "ours = {code for code in found if found[code].__module__.split('.')[1] in rooms}\n"
+        "print(json.dumps(sorted(ours - known)))\n"
+    )
+    assert json.loads(fresh(script)) == []
+
+
+def test_defaults_of_calls_are_those_of_the_rooms_behind_them() -> None:
+    """The signatures spell them out, because a default would load its room."""
+
+    def default(method: object, name: str) -> object:
+        return inspect.signature(method).parameters[name].default  # type: ignore[arg-type]
+
+    assert default(GraphChanges.of_commit, "limit") == PAGE_CHANGES_DEFAULT
+    assert default(GraphLineage.show, "limit") == STEPS_MAX
+    assert default(GraphLineage.show, "direction") == Direction.UP
+    assert default(GraphMaintenance.cleanup, "orphan_age_s") == ORPHAN_AGE_S
+    assert default(GraphBranches.merge, "strategy") == Strategy.ROW
+    assert LIVE_EVENTS == TARGET_NAME
 
 
 def test_importing_costs_little_on_top_of_pyarrow() -> None:

@@ -48,7 +48,7 @@ def test_every_pattern_matches_something_and_is_given_once() -> None:
 def test_every_room_that_is_built_has_a_role_of_its_own_but_the_ground() -> None:
     ground = {
         *("cache", "errors", "clock", "failpoints", "names", "records"),
-        *("strict_yaml", "texts", "values", "hints", "display", "progress"),
+        *("strict_yaml", "texts", "values", "hints", "display", "progress", "late", "dataclass"),
     }
     folder = ROOT / PACKAGE.strip("/")
     built = {

@@ -39,6 +39,17 @@ def test_a_terminal_has_one_live_line_and_at_last_the_seconds() -> None:
     assert last.endswith(" s\n")
 
 
+def test_a_notebook_has_a_live_line_without_escape_codes() -> None:
+    cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    looks = Looks(2, {"tasks": 4, "done": 1})
+    with Progress(cell).stage("merging", looks):
+        assert looks.enough.wait(30)
+    first, *_, last = cell.getvalue().split("\r")[1:]
+    assert first == "[======                  ] merging: 1/4 tasks, 0 s"
+    assert last.startswith("merging: 0.")
+    assert "\x1b" not in cell.getvalue()
+
+
 def test_a_stage_that_ends_at_once_leaves_no_line() -> None:
     terminal = Terminal()
     with Progress(terminal).stage("reading"):

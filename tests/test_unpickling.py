@@ -27,10 +27,11 @@ SAFE_YAML: Final = frozenset(
 """`SafeLoader` constructs plain values only; events and nodes are what the parser has found."""
 
 ALLOWED: Final = {
+    "dataclass.py": "compiles names of fields, which the source declares",
     "syntax/parser_tables.py": "files of the installed package, as its code is",
     "spark/jobs.py": "answers of tasks, which Spark hands from worker to driver",
 }
-"""Modules that unpickle bytes which never came from storage, and where those come from."""
+"""Modules that unpickle or compile what never came from storage, and where it comes from."""
 
 USES_YAML: Final = {
     "cli/config/operator_config.py": "the operator's own settings",

@@ -20,23 +20,25 @@ class Room:
 
 
 _GROUND = (
-    *("texts", "hints", "errors", "names", "values", "clock", "cache"),
-    *("failpoints", "records", "strict_yaml", "display", "progress"),
+    *("dataclass", "texts", "hints", "errors", "names", "values", "clock", "cache"),
+    *("failpoints", "records", "strict_yaml", "display", "progress", "late"),
 )
 
 ROOMS: tuple[Room, ...] = (
+    Room(1, "dataclass", "frozen records that are cheap to import", ()),
     Room(1, "texts", "text from outside, as it may be shown and kept", ()),
     Room(1, "hints", "what a hint of the command line is called in Python", ()),
     Room(1, "errors", "the error tree", ("texts", "hints")),
     Room(1, "clock", "the only source of time, ids, waiting and chance", ()),
     Room(1, "cache", "bounded memory for derived values, each computed by one thread", ()),
     Room(1, "failpoints", "named points at which a test makes a write fail or die", ("errors",)),
-    Room(1, "records", "stored JSON as dataclasses, by their annotations", ()),
+    Room(1, "records", "stored JSON as dataclasses, by their annotations", ("dataclass",)),
     Room(1, "strict_yaml", "YAML of which nothing is guessed", ("texts",)),
-    Room(1, "display", "how results look at a prompt and in a notebook", ("texts",)),
+    Room(1, "display", "how results look at a prompt and in a notebook", ("dataclass", "texts")),
+    Room(1, "late", "modules and names that are imported when they are first used", ()),
     Room(1, "progress", "what a long job is doing, on a terminal or for a caller", ()),
-    Room(1, "names", "checked names and ids", ("texts", "errors")),
-    Room(1, "values", "property types and their Arrow form", ("texts", "errors")),
+    Room(1, "names", "checked names and ids", ("dataclass", "texts", "errors")),
+    Room(1, "values", "property types and their Arrow form", ("dataclass", "texts", "errors")),
     Room(2, "syntax", "source text, spans, diagnostics, the parser library", _GROUND),
     Room(3, "schema", "the `.pg` language, from grammar to migration plan", (*_GROUND, "syntax")),
     Room(

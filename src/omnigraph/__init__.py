@@ -13,6 +13,8 @@ Names are loaded when they are first used, so importing the package costs next t
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from omnigraph.late import late_names
+
 if TYPE_CHECKING:
     from omnigraph.client import AsyncGraph, connect
     from omnigraph.errors import OmnigraphError
@@ -46,21 +48,20 @@ __all__ = [
     "plan_schema",
 ]
 
-_HOMES = {
-    "AsyncGraph": "omnigraph.client",
-    "Graph": "omnigraph.graph",
-    "GraphCommit": "omnigraph.manifest",
-    "OmnigraphError": "omnigraph.errors",
-    "OpenMode": "omnigraph.manifest",
-    "Policy": "omnigraph.policy",
-    "ReadTarget": "omnigraph.manifest",
-    "Snapshot": "omnigraph.manifest",
-    "SourceError": "omnigraph.syntax",
-    "compile_text": "omnigraph.query",
-    "connect": "omnigraph.client",
-    "compile_schema": "omnigraph.schema",
-    "plan_schema": "omnigraph.schema",
-}
+_load = late_names(
+    __name__,
+    {
+        "omnigraph.client": "AsyncGraph connect",
+        "omnigraph.graph": "Graph",
+        "omnigraph.manifest": "GraphCommit OpenMode ReadTarget Snapshot",
+        "omnigraph.errors": "OmnigraphError",
+        "omnigraph.policy": "Policy",
+        "omnigraph.syntax": "SourceError",
+        "omnigraph.query": "compile_text",
+        "omnigraph.schema": "compile_schema plan_schema",
+    },
+    globals(),
+)
 
 
 def __getattr__(name: str) -> object:
@@ -71,11 +72,7 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         installed: object = import_module("importlib.metadata").version("omnigraph")
         return installed
-    if name not in _HOMES:
-        raise AttributeError(f"module 'omnigraph' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    return _load(name)
 
 
 def __dir__() -> list[str]:

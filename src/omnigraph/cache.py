@@ -86,6 +86,11 @@ class BoundedCache(Generic[_Value]):
         with self._lock:
             return [value for value, _ in reversed(self._items.values())]
 
+    def recent_keys(self) -> list[Hashable]:
+        """Return all keys, most recently used first."""
+        with self._lock:
+            return list(reversed(self._items))
+
     def clear(self) -> None:
         """Remove everything."""
         with self._lock:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.texts import on_one_line, shown
 
 ROWS_SHOWN_MAX: Final = 20

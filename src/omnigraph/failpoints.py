@@ -56,6 +56,7 @@ OF_A_CLUSTER: Final = (
 """The points of the commands of a cluster, around what they do to graphs and stored records."""
 FAILPOINTS: Final = (
     *OF_A_WRITE,
+    "schema_apply.reserved",
     "schema_apply.locked",
     "schema_apply.published",
     *OF_A_RECOVERY,

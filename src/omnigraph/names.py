@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final, Literal, TypeVar
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.texts import folded, has_control, is_encodable
 
@@ -134,6 +134,11 @@ _BRANCH_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _BRANCH_LENGTH_MAX: Final = 200
 
 
+def is_schema_mark(name: str) -> bool:
+    """Whether a name belongs to the marks of schema changes: of `main`, or of another branch."""
+    return re.split(r"[/.]", name, maxsplit=1)[0] == SCHEMA_APPLY_LOCK
+
+
 class IllegalNameError(InvalidInputError):
     """A branch or tag name cannot be used."""
 
@@ -165,7 +170,7 @@ class BranchName:
         """Trim and check a name that a caller gave."""
         trimmed = _trimmed("branch", text)
         _check_path_name("branch", trimmed)
-        if trimmed.partition("/")[0] == SCHEMA_APPLY_LOCK:
+        if is_schema_mark(trimmed):
             raise IllegalNameError("branch", trimmed, "is reserved for the system")
         return cls(trimmed)
 

@@ -45,7 +45,7 @@ class Progress:
         if self._stream is None and self._report is None:
             yield
             return
-        is_terminal = self._stream is not None and self._stream.isatty()
+        is_terminal = _is_live(self._stream)
         done = threading.Event()
         watcher = threading.Thread(
             target=self._watch, args=(name, look, done, is_terminal), daemon=True
@@ -82,7 +82,8 @@ class Progress:
 
     def _replace(self, line: str) -> None:
         """Overwrite the current line; without escape codes where they are not wanted."""
-        is_plain = bool(os.environ.get("NO_COLOR"))
+        # A notebook returns to the start of a line, and knows no other escape codes.
+        is_plain = bool(os.environ.get("NO_COLOR")) or not _is_terminal(self._stream)
         shown = line.ljust(self._width) if is_plain else f"\x1b[K{line}"
         self._width = len(line)
         self._write(f"\r{shown}")
@@ -91,6 +92,15 @@ class Progress:
         if self._stream is not None:
             self._stream.write(text)
             self._stream.flush()
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def _is_live(stream: TextIO | None) -> bool:
+    """Whether a line can be written again: on a terminal, and in a cell of a notebook."""
+    return _is_terminal(stream) or type(stream).__module__.startswith("ipykernel.")
 
 
 def _line(name: str, known: Mapping[str, int], seconds: float, *, has_bar: bool) -> str:

@@ -18,13 +18,13 @@ are not stored either. `to_json.register` adds a type with a form of its own.
 |---|---|---|
 | by default | ignored | may be missing |
 | `is_closed` | refused | may be missing |
-| `is_strict` | refused | must be there |
+| `is_strict` | refused | must be there, unless `OPTIONAL` |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, singledispatch
 from types import NoneType, UnionType
@@ -40,6 +40,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+from omnigraph.dataclass import dataclass
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 JsonObject = dict[str, Json]
@@ -233,16 +235,18 @@ def _record_reader(form: type[Any]) -> Callable[[Stored], Any]:
         for each in fields(form)
     }
     names = [member for member, _, _ in readers.values()]
+    optional = {_member_of(each) for each in fields(form) if each.metadata.get("optional")}
 
     def read(at: Stored) -> Any:
         if at.is_closed:
             at.only(names)
-        found = at.members(*names) if at.is_strict else None
+        if at.is_strict:
+            at.members(*(name for name in names if name not in optional or name in at.object()))
         values = {}
         for name, (member, reader, has_default) in readers.items():
-            if found is None and has_default and member not in at.object():
+            if has_default and member not in at.object():
                 continue
-            values[name] = reader(found[member] if found else at.inner(member))
+            values[name] = reader(at.inner(member))
         return form(**values)
 
     return read

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
+
+from omnigraph.dataclass import dataclass
 
 STABLE_PROPERTY_ID: Final = b"omnigraph.stable_property_id"
 """Arrow field metadata: the number that stays when a property is renamed."""
@@ -20,7 +22,9 @@ VECTOR_DIMENSION_MAX: Final = 2_147_483_647
 BLOB_STORAGE: Final = pa.struct([pa.field("data", pa.large_binary()), pa.field("uri", pa.utf8())])
 """A blob is its bytes or the URI of an external object, never both."""
 
-BLOB_EXTENSION: Final = {b"ARROW:extension:name": b"lance.blob.v2"}
+_EXTENSION_NAME: Final = b"ARROW:extension:name"
+_BLOB_EXTENSION_NAME: Final = b"lance.blob.v2"
+BLOB_EXTENSION: Final = {_EXTENSION_NAME: _BLOB_EXTENSION_NAME}
 
 
 class Scalar(StrEnum):
@@ -74,6 +78,13 @@ _ARROW: Final[dict[Scalar, pa.DataType]] = {
     Scalar.DATETIME: pa.date64(),
     Scalar.BLOB: BLOB_STORAGE,
 }
+
+
+def is_blob_field(field: pa.Field) -> bool:
+    """Whether a column keeps large values in files of their own."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(field.type.extension_name).encode() == _BLOB_EXTENSION_NAME
+    return (field.metadata or {}).get(_EXTENSION_NAME) == _BLOB_EXTENSION_NAME
 
 
 @dataclass(frozen=True)

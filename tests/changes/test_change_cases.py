@@ -11,8 +11,9 @@
     schema hard         the same; what it drops is removed from older versions too
 
 `diff` is the net difference between the start and the head of main. `feed` is what a reader of main
-sees, commit by commit. `filter` holds arguments of `Selection.of`. The difference in the other
-direction must be the same with inserts and deletes exchanged.
+sees, commit by commit; `delivered` what one sees who asks for schema changes, which is the same
+where there are none. `filter` holds arguments of `Selection.of`. Between two states of one schema,
+the difference in the other direction must be the same with inserts and deletes exchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from typing import Any
 
 import pytest
 
-from omnigraph.changes.diff import ChangeGapError, SchemaBoundaryError
+from omnigraph.changes.diff import (
+    Boundary,
+    ChangeGapError,
+    SchemaBoundaryError,
+    changed_pairs,
+)
 from omnigraph.changes.feed import FeedRequest
 from omnigraph.changes.selection import Selection
 from omnigraph.errors import OmnigraphError
@@ -37,6 +43,7 @@ from support.places import Place
 Change = Mapping[str, Any]
 Start = Callable[[Case], Graph]
 
+ABSENT = "<absent>"
 INVERSE = {"insert": "delete", "delete": "insert", "update": "update"}
 
 
@@ -97,6 +104,8 @@ def selection_of(case: Case) -> Selection:
 
 def spelled(change: Change) -> str:
     """Return one line: an update shows what differs, the others show what is not null."""
+    if "schema_changes" in change:
+        return "\n".join(f"schema: {step['text']}" for step in change["schema_changes"])
     if change["op"] != "update":
         image = change.get("after") or change["before"]
         shown = [f"{name}={text(value)}" for name, value in image["properties"].items()]
@@ -105,10 +114,11 @@ def spelled(change: Change) -> str:
     else:
         old, new = change["before"], change["after"]
         ends = new.get("endpoints")
+        left, right = old["properties"], new["properties"]
         values = [
-            f"{name}={text(old['properties'][name])}->{text(value)}"
-            for name, value in new["properties"].items()
-            if old["properties"][name] != value
+            f"{name}={text(left.get(name, ABSENT))}->{text(right.get(name, ABSENT))}"
+            for name in sorted({*left, *right})
+            if left.get(name, ABSENT) != right.get(name, ABSENT)
         ]
     subject = f"{change['op']} {change['kind']} {change['type']['name']} {change['id']}"
     return " ".join([subject, *([f"{ends['from']}->{ends['to']}"] if ends else []), *values])
@@ -146,13 +156,18 @@ def report(call: Callable[[], list[str]]) -> str:
         return f"{error.code}"
 
 
-def feed_lines(graph: Graph, selection: Selection, since: str) -> list[str]:
-    page = graph.poll_changes(FeedRequest(selection=selection, start=f"after:{since}"))
+def feed_lines(
+    graph: Graph, selection: Selection, since: str, schema_changes: str = "refuse"
+) -> list[str]:
+    page = graph.poll_changes(
+        FeedRequest(selection=selection, start=f"after:{since}", schema_changes=schema_changes)
+    )
     operations = {each.graph_commit_id: each.operation for each in graph.list_commits()}
     assert page.caught_up
     lines = []
     for block in page.blocks:
         lines.append(f"{operations[str(block.cause['graph_commit_id'])]}:")
+        lines += [f"  schema: {step['text']}" for step in block.schema_changes]
         lines += [f"  {line}" for line in spelled_all(block.changes)]
     return lines
 
@@ -168,13 +183,19 @@ def test_diff_and_feed_report_what_the_case_says(
 
     def diff() -> list[str]:
         changes = list(graph.changes_between(before, after, selection))
-        if selection == Selection():
+        if selection == Selection() and "schema" not in case.sections["happens"]:
             back = list(graph.changes_between(after, before))
             assert list(map(compared_back, back)) == list(map(compared, changes))
         return spelled_all(changes)
 
     check_case(case, "diff", report(diff), update_cases)
-    check_case(case, "feed", report(lambda: feed_lines(graph, selection, since)), update_cases)
+    feed = report(lambda: feed_lines(graph, selection, since))
+    delivered = report(lambda: feed_lines(graph, selection, since, "deliver"))
+    check_case(case, "feed", feed, update_cases)
+    if "schema" in case.sections["happens"]:
+        check_case(case, "delivered", delivered, update_cases)
+    else:
+        assert delivered == feed
 
 
 @pytest.mark.parametrize("call", ["diff_between", "changes_between", "diff_rows"])
@@ -203,3 +224,20 @@ def test_states_whose_rows_were_purged_cannot_be_compared(call: str, tmp_path: P
                 compare(before, after)
         with pytest.raises(ChangeGapError, match=str(second.value)):
             compare(first, second)
+
+
+def test_a_name_that_belongs_to_another_type_now_is_a_boundary_for_the_feed(tmp_path: Path) -> None:
+    """One commit does both only as a merge; the rule is the same for any two states."""
+    doc, both = (
+        "node Doc { slug: String @key }",
+        "node Doc { slug: String @key }\nnode Tag { t: I32? }",
+    )
+    with Place(str(tmp_path / "graph")).init(both) as graph:
+        graph.load(b'{"type": "Tag", "data": {"t": 1}}', mode="append")
+        before = graph.snapshot_of(ReadTarget.branch("main"))
+        graph.schema.apply(doc)
+        graph.schema.apply(both)
+        after = graph.snapshot_of(ReadTarget.branch("main"))
+        assert [pair.table_key for pair in changed_pairs(before, after)] == ["node:Tag"]
+        with pytest.raises(SchemaBoundaryError, match="of type 'Tag'"):
+            list(changed_pairs(before, after, boundary=Boundary.MATCHED))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,6 +96,32 @@ def test_a_direct_command_finds_the_graph_in_s3(omnigraph: Terminal, bucket: S3S
         done = omnigraph("optimize", "--cluster", address, "--json")
         assert done.code == 0, done.err
         assert json.loads(done.out)["uri"] == f"{root}/graphs/people.omni"
+
+
+def test_settings_of_the_storage_reach_the_ledger_and_the_graphs_of_a_cluster(
+    omnigraph: Terminal, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    root = f"s3://{s3.bucket}/cli-cluster-options"
+    lab = Path("declared")
+    lab.mkdir()
+    (lab / "people.pg").write_text(SCHEMA)
+    (lab / "cluster.yaml").write_text(
+        f"version: 1\nstorage: {root}\ngraphs: {{people: {{schema: people.pg}}}}\n"
+    )
+    given = [
+        word
+        for name, value in s3.options.items()
+        for word in ("--storage-option", f"{name}={value}")
+    ]
+    here = ("--config", str(lab))
+    for words in (("import",), ("apply",), ("plan",), ("status",), ("refresh",)):
+        done = omnigraph("cluster", *words, *here, *given)
+        assert done.code == 0, done.err
+    done = omnigraph("optimize", "--cluster", root, *given, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["uri"] == f"{root}/graphs/people.omni"
 
 
 def test_only_the_ledger_is_read_for_a_direct_command(

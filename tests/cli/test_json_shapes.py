@@ -55,6 +55,7 @@ FILES = {
     "people.jsonl": RECORDS,
     "people.gq": QUERIES,
     "script.gq": '\\branch\nmatch { $p: Person } return { $p.name }\ninsert Person { name: "dan" }',
+    "nick.gq": 'query nick() { update Person set { nick: "a" } where name = "ann" }',
     "bad.gq": "query all() { match { $p: Person } return { $p.nmae } }",
     "people.test.yaml": """\
 schema: people.pg
@@ -127,7 +128,24 @@ schema show URI
 schema check people.pg
 schema plan URI --schema next.pg
 schema plan URI --schema no.pg
+branch create wide --uri URI
+schema apply URI --schema next.pg --branch wide
+schema diff main wide --uri URI
+schema apply URI --schema people.pg --branch wide --allow-data-loss
+schema show URI --branch wide
 schema apply URI --schema next.pg
+diff FIRST main --uri URI
+commit changes HEAD --uri URI
+changes poll --start beginning --schema-changes deliver --uri URI
+branch create slim --uri URI
+schema apply URI --schema people.pg --branch slim
+mutate nick --query nick.gq --store URI
+branch merge slim --dry-run --uri URI  # exit 1
+branch conflicts slim --uri URI
+branch merge slim --schema source --allow-data-loss --uri URI
+schema apply URI --schema next.pg --branch slim
+branch merge slim --dry-run --uri URI
+branch merge slim --delete-branch --uri URI
 schema apply URI --schema no.pg  # exit 1
 schema show URI
 test people.test.yaml  # exit 1

@@ -65,7 +65,7 @@ CASES = {
     "branch merge dry": Case("branch merge draft --into BRANCH --dry-run", _both),
     "branch conflicts": Case("branch conflicts draft --into BRANCH --out NEW", _both),
     "tag list": Case("tag list", lambda _: [LISTED]),
-    "schema show": Case("schema show", lambda _: [LISTED]),
+    "schema show": Case("schema show --branch BRANCH", _on(Action.READ)),
     "log": Case(
         "log --branch BRANCH",
         # Of a branch that does not exist nothing more is asked.
@@ -84,7 +84,9 @@ CASES = {
         "load --data people.jsonl --mode merge --branch BRANCH --dry-run", _on(Action.CHANGE)
     ),
     "commit revert": Case("commit revert HEAD --branch BRANCH", _on(Action.CHANGE)),
-    "schema apply": Case("schema apply --schema people.pg", _onto(Action.SCHEMA_APPLY)),
+    "schema apply": Case(
+        "schema apply --schema people.pg --branch BRANCH", _onto(Action.SCHEMA_APPLY)
+    ),
     "branch merge": Case("branch merge draft --into BRANCH", _onto(Action.BRANCH_MERGE, "draft")),
     "tag create": Case("tag create BRANCH", _onto(Action.BRANCH_CREATE)),
     "tag delete": Case("tag delete BRANCH", _onto(Action.BRANCH_DELETE)),
@@ -146,8 +148,7 @@ def test_a_command_is_decided_as_the_written_rules_say(
         words = {"BRANCH": branch, "HEAD": head, "NEW": f"new{number}"}
         line = reduce(lambda text, word: text.replace(*word), words.items(), case.line)
         result = terminal(*shlex.split(line), *scope)
-        asked = case.asked("main" if name == "schema apply" else branch)
-        _check(result, bundle, actor, asked, f"{actor}: {line}")
+        _check(result, bundle, actor, case.asked(branch), f"{actor}: {line}")
 
 
 def _check(result: Result, bundle: Bundle, actor: str, asked: list[Question], where: str) -> None:

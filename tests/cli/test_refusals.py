@@ -234,7 +234,7 @@ STEPS: list[tuple[str, str]] = [
     ("query non --query q.gq --store g.omni", "it has 'all', 'grow'"),
     ("query all --query q.gq --max-rows 0 --store g.omni", "or allow more rows"),
     ("recovery show 01J00000000000000000000000 --uri g.omni", "`omnigraph recovery list`"),
-    ("schema apply g.omni --schema no.pg", "merge or delete these branches first"),
+    ("schema apply g.omni --schema no.pg", "take this one out of the file"),
     ("export g.omni --out full --format parquet", "folder"),
     ("export g.omni --type Persn", "Person"),
     ("changes poll --cursor x --uri g.omni", "baseline"),

@@ -35,6 +35,10 @@ edge Knows: Person -> Person { since: Date? }
 node Person { name: String @key  years: I32? @rename_from(age)  photo: Blob?  nick: String? }
 edge Knows: Person -> Person { since: Date? }
 """,
+    "slim.pg": """\
+node Person { name: String @key  photo: Blob? }
+edge Knows: Person -> Person { since: Date? }
+""",
     "no.pg": """\
 node Person { name: String @key  age: Bool?  photo: Blob? }
 edge Knows: Person -> Person { since: Date? }

@@ -15,7 +15,7 @@ import pytest
 from omnigraph import AsyncGraph, Graph, ReadTarget
 from omnigraph.client import RemoteGraph
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import ByteRange, FeedRequest, Selection
+from omnigraph.graph import BranchNotFoundError, ByteRange, FeedRequest, Selection
 from omnigraph.graph.graph import TwoTargetsError
 from omnigraph.lineage import without_lineage
 from omnigraph.query.params import ParamsError
@@ -199,6 +199,25 @@ def test_a_commit_is_undone(graph: Any) -> None:
     assert graph.query(QUERIES, "everyone").to_pylist()[0]["p.age"] == 1
 
 
+def test_a_text_names_a_branch_else_a_tag_else_a_commit(graph: Any) -> None:
+    first = graph.head_commit_id_for_branch()
+    graph.tag_create("v1", ReadTarget.commit(first))
+    graph.branch_create("dev")
+    graph.mutate('query m() { insert Person { name: "Zoe" } }')
+    lines = {
+        name: len(list(graph.export_lines(types=["Person"], target=name)))
+        for name in ("main", "v1", "dev", first)
+    }
+    assert lines == {"main": 3, "v1": 2, "dev": 2, first: 2}
+    assert len(graph.query(QUERIES, "everyone", target="v1")) == 2
+    assert len(list(graph.changes_between("v1", "main"))) == 1
+    assert len(list(graph.changes_between("v1", "v1"))) == 0
+    with pytest.raises(BranchNotFoundError, match="nope"):
+        graph.query(QUERIES, "everyone", target="nope")
+    with pytest.raises(BranchNotFoundError, match="nope"):
+        list(graph.changes_between("v1", "nope"))
+
+
 def test_tags_are_named_listed_and_forgotten(graph: Any) -> None:
     head = graph.head_commit_id_for_branch()
     tag = graph.tags.create("v1", ReadTarget.commit(head))
@@ -342,6 +361,24 @@ def test_the_schema_is_shown_and_changed(graph: Any) -> None:
     assert not graph.apply_schema(graph.schema_source()).applied
 
 
+def test_a_branch_has_a_schema_of_its_own(graph: Any) -> None:
+    graph.branch_create("wide")
+    wider = SCHEMA.replace("age: I32?", "age: I32?  nick: String?")
+    applied = graph.schema.apply(wider, branch="wide")
+    assert (applied.applied, applied.branch) == (True, "wide")
+    assert (graph.schema.source(), graph.schema.source(branch="wide")) == (SCHEMA, wider)
+    assert "nick" in graph.schema.catalog(branch="wide").node_types["Person"].properties
+    found = graph.schema.diff(MAIN, "wide")
+    assert [step.to_json()["kind"] for step in found.steps] == ["add_property"]
+    assert "add property node:Person.nick" in found.render()
+    assert graph.schema.diff("wide", "wide").steps == ()
+    slim = SCHEMA.replace("  note: String?", "")
+    dropped = graph.schema.apply(slim, allow_data_loss=True)
+    assert [kept.to_json() for kept in dropped.kept_for] == [
+        {"type": "node:Person", "branch": "wide"}
+    ]
+
+
 def test_a_snapshot_lists_its_datasets(graph: Any) -> None:
     shape = graph.snapshot_of(MAIN).to_json()
     assert [(one["type_name"], one["entity_count"]) for one in shape["datasets"]] == [
@@ -400,7 +437,7 @@ FAILURES: dict[str, Callable[[Any], Any]] = {
     ),
     "schema": lambda g: g.apply_schema("node person {}"),
     "migration": lambda g: g.apply_schema(SCHEMA.replace("since: Date?", "since: Bool?")),
-    "branches": lambda g: (g.branch_create("b"), g.apply_schema(SCHEMA + "node New {}")),
+    "schema of no branch": lambda g: g.apply_schema(SCHEMA + "node New {}", branch="nope"),
 }
 
 

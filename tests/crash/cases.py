@@ -155,6 +155,7 @@ CASES = [
         reshaped,
         (
             *(p for p in WRITE_POINTS if p not in ("write.post_stage", "write.turn_taken")),
+            "schema_apply.reserved",
             "schema_apply.locked",
             "schema_apply.published",
         ),

@@ -7,11 +7,13 @@ record, so that a test can kill it in the phases that come then.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import traceback
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import IO, Any
 
 from crash.nursery import say
@@ -45,6 +47,18 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
                 assert graph is not None
                 _stop_at_publish(graph)
                 say(answers, armed=True)
+            case "die_at":
+                _die_at(message["point"], message["hit"])
+                say(answers, armed=True)
+            case "run_together":
+                from support.groups import run_together
+
+                assert graph is not None
+                texts = message["texts"]
+                writes = [lambda graph, text=text: graph.mutate(text) for text in texts]
+                say(answers, begin=0)
+                told = [answer.error is None for answer in run_together(graph, writes)]
+                say(answers, done=0, told=told)
             case "tell":
                 failpoints.arm("recovery.sidecar_write", lambda: say(answers, record=True))
             case "run":
@@ -55,6 +69,17 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
 
                 assert graph is not None
                 race(graph, message, answers)
+
+
+def _die_at(point: str, hit: int) -> None:
+    """Die when a point is passed for the n-th time."""
+    hits = itertools.count(1)
+
+    def die() -> None:
+        if next(hits) == hit:
+            os._exit(137)
+
+    failpoints.arm(point, die)
 
 
 def _stop_at_publish(graph: Graph) -> None:
@@ -126,7 +151,10 @@ def run_operation(graph: Graph, form: Form) -> str | None:
             graph.branch_create_from(form["source"], form["name"])
             commit = None
         case "branch_merge":
-            commit = graph.branch_merge(form["source"], form["branch"]).commit
+            from support.linked import links_of_any_size
+
+            with links_of_any_size() if form.get("linked") else nullcontext():
+                commit = graph.branch_merge(form["source"], form["branch"]).commit
         case "branch_delete":
             graph.branch_delete(form["name"])
             commit = None

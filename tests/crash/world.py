@@ -243,7 +243,8 @@ class Workload:
         world.branches[target] = world.branches[name].copy()
         # The change of the target is counted by whoever drew this operation.
         world.bases[name] = world.changes[target] + 1
-        return {"kind": "branch_merge", "source": name, "branch": target}
+        linked = self.chance.random() < 0.5
+        return {"kind": "branch_merge", "source": name, "branch": target, "linked": linked}
 
     def _schema(self, world: World) -> Form:
         before, rows = world.shape, world.branches["main"]

@@ -25,7 +25,7 @@ from omnigraph.maintenance.cleanup.report import DatasetCleanup
 from omnigraph.manifest import OpenMode
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.store.errors import StorageFullError, StoragePermissionError
-from omnigraph.write.commit.committer import WriteUnsettledError
+from omnigraph.write.commit.phases import WriteUnsettledError
 from support.places import Place
 from support.sweep_jobs import JOBS_BY_NAME, Job, prepare
 from support.sweeps import Sweep, attempt, check_heads, content_of
@@ -37,7 +37,7 @@ _CHUNKS = (1 << 20, 1 << 12, 1)
 
 JOBS = [JOBS_BY_NAME[name] for name in ("insert", "load merge", "schema apply", "optimize")]
 FIRST = ["start", "write.post_stage", "write.turn_taken"]
-FIRST_OF_SCHEMA_APPLY = ["start", "schema_apply.locked"]
+FIRST_OF_SCHEMA_APPLY = ["start", "schema_apply.reserved", "schema_apply.locked"]
 THEN = [
     "recovery.sidecar_write",
     "write.after_first_table",

@@ -19,20 +19,29 @@ from omnigraph import failpoints
 from omnigraph.clock import SystemClock
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph.opening import open_for_writing
-from omnigraph.manifest import open_read_only
-from omnigraph.names import BranchName
-from omnigraph.recovery import Recovery
 from omnigraph.recovery.intent import FOLDER
 from support.faulty_store import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
 from support.places import Place
 from support.s3 import S3Server
 from support.sweep_jobs import JOBS, JOBS_BY_NAME, Job
-from support.sweeps import Archives, Sweep, attempt, broken, pending_operations
+from support.sweeps import (
+    Archives,
+    Sweep,
+    attempt,
+    broken,
+    pending_operations,
+    settle_elsewhere,
+)
 
 pytestmark = pytest.mark.usefixtures("disarmed")
 
 FAULTS = (FaultMode.FAIL_BEFORE, FaultMode.FAIL_AFTER, FaultMode.DIE_AFTER)
-POINTS = [*failpoints.OF_A_WRITE, "schema_apply.locked", "schema_apply.published"]
+POINTS = [
+    *failpoints.OF_A_WRITE,
+    "schema_apply.reserved",
+    "schema_apply.locked",
+    "schema_apply.published",
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +66,16 @@ def check_fault(swept: Sweep, place: Place, plan: FaultPlan) -> int:
         raise
 
 
-QUICK = [job for job in JOBS if job.name not in ("merge forward", "merge and delete", "revert")]
+LONG_ONLY = (
+    "merge forward",
+    "merge by link into a branch",
+    "merge a schema by link",
+    "merge and delete",
+    "merge a schema into a branch",
+    "revert",
+    "hard drop on a branch",
+)
+QUICK = [job for job in JOBS if job.name not in LONG_ONLY]
 """The long sweep has all of them."""
 
 
@@ -131,10 +149,13 @@ def test_a_fault_at_any_effect_on_s3_leaves_all_or_nothing(
     [
         ("delete with cascade", FaultMode.DIE_AFTER),
         ("load append", FaultMode.FAIL_AFTER),
+        ("schema apply on a branch", FaultMode.DIE_AFTER),
         ("load merge", FaultMode.FAIL_BEFORE),
         ("load overwrite", FaultMode.DIE_AFTER),
         ("ensure indices", FaultMode.FAIL_AFTER),
         ("merge three ways", FaultMode.DIE_AFTER),
+        ("merge by link", FaultMode.DIE_AFTER),
+        ("merge a schema", FaultMode.DIE_AFTER),
     ],
 )
 def test_a_fault_at_the_last_table_on_s3_leaves_all_or_nothing(
@@ -150,7 +171,9 @@ def test_a_fault_at_the_last_table_on_s3_leaves_all_or_nothing(
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_failure_at_a_named_point_leaves_all_or_nothing(archives: Archives, point: str) -> None:
-    name = "schema apply" if point.startswith("schema_apply.") else "insert on a branch"
+    name = "insert on a branch"
+    if point.startswith("schema_apply."):
+        name = "schema apply on a branch"
     if point == "recovery.sidecar_confirm":
         name = "merge three ways"
     check_point(archives, JOBS_BY_NAME[name], point)
@@ -186,14 +209,6 @@ def check_point(archives: Archives, job: Job, point: str) -> None:
 
 
 # -- slow, not dead -------------------------------------------------------------------------------
-
-
-def settle_elsewhere(place: Place, branch: str) -> list[str]:
-    """Let another process take the lock over and settle what it finds; return what that was."""
-    found = pending_operations(place)
-    other = open_read_only(place.store(), SystemClock())
-    Recovery(other).sweep_branch(BranchName(branch))
-    return found
 
 
 def check_delay(swept: Sweep, place: Place, number: int) -> int:
@@ -245,12 +260,15 @@ STATES: dict[str, tuple[str, int]] = {
     "published": ("insert", 3),
     "fork moved": ("insert on a branch", 1),
     "types renamed and moved": ("schema apply", 3),
+    "forks rewritten on a branch": ("schema apply on a branch", 2),
     "chain half done": ("optimize", 1),
     "merge half moved": ("merge three ways", 2),
     "merge moved": ("merge three ways", 3),
     "merge confirmed": ("merge three ways", 4),
     "merged forks half moved": ("merge into a branch", 1),
     "pointers announced": ("merge by pointer", 0),
+    "columns moved, rows not": ("merge a schema", 1),
+    "schema merged, not published": ("merge a schema", 4),
 }
 """Dead writes by job and the number of effects after the record's own."""
 

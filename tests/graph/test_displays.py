@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph import Graph, ReadTarget
+from omnigraph import Graph, ReadTarget, compile_schema
 from omnigraph.display import Displayed
 from omnigraph.graph.graph import TwoTargetsError
 from omnigraph.graph.session import GraphClosedError
@@ -141,6 +141,18 @@ def test_everything_that_people_look_at_is_a_table(graph: Graph) -> None:
     assert titles[2] == f"commit {before.commit_id} (load)"
     assert titles[3].startswith("0 changes between versions")
     assert titles[4] == "1 steps, supported"
+
+
+def test_a_catalog_shows_the_keys_of_nodes_and_edges() -> None:
+    text = """
+    node Person { name: String @key  age: I32? }
+    edge Knows: Person -> Person
+    edge Rates: Person -> Person { year: I32  @key(src, dst, year) }
+    """
+    shown = repr(compile_schema(text, domain="01J" + "0" * 23).catalog)
+    assert "name: String @key" in shown
+    assert "Rates: Person -> Person @key(src, dst, year)" in shown
+    assert "Knows: Person -> Person @key" not in shown
 
 
 def test_a_text_names_a_branch_a_tag_or_a_commit(graph: Graph) -> None:

@@ -88,3 +88,16 @@ def test_the_newest_schema_of_a_text_is_found(graph: Graph) -> None:
     assert accepted_schema(graph.schema, digest) == old
     assert accepted_schema(graph.schema, "0" * 64) == accepted_schema(graph.schema)
     assert accepted_schema(graph.schema).source == NEW
+
+
+def test_a_schema_that_a_cleanup_has_removed_is_not_looked_for(graph: Graph) -> None:
+    graph.branch_create("draft")
+    graph.mutate(ADD, params={"name": "Ben"}, branch="draft")
+    graph.branch_merge("draft")
+    graph.branch_delete("draft")
+    graph.mutate(ADD, params={"name": "Cy"})
+    graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+    again = Graph.open(graph.uri, durability="process", auto_optimize=False)
+    assert accepted_schema(again.schema, "0" * 64).source == OLD
+    with pytest.raises(ConflictError, match="schema drift"):
+        again.with_schema("0" * 64).query(AGES)

@@ -91,7 +91,8 @@ CALLS: dict[str, Call] = {
     "key": lambda g, t: g.query(FIND, params={"s": t}),
     "new key": lambda g, t: g.mutate(ADD, params={"s": t}),
     "schema": lambda g, t: g.plan_schema(t),
-    "schema to apply": lambda g, t: g.apply_schema(t),
+    # An empty text is a schema: that of a graph without types.
+    "schema to apply": lambda g, t: g.apply_schema(t, branch="schemas"),
     "mode": lambda g, t: g.load(ROW, mode=t),
     "records": lambda g, t: g.load(t.encode(errors="surrogatepass"), mode="append"),
     "key of a record": lambda g, t: g.load(
@@ -123,6 +124,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     root = tmp_path_factory.mktemp("unclear") / "g"
     with Graph.init(root, SCHEMA, durability="process", auto_optimize=False) as made:
         made.branch_create("dev")
+        made.branch_create("schemas")
         yield made
 
 

@@ -25,7 +25,7 @@ from omnigraph.store.errors import StorageUnavailableError
 from support.clocks import ManualClock
 from support.faulty_store import FaultMode, FaultPlan, faulty
 from support.places import PERSON, Place, add, ids, repository_of
-from support.s3 import S3Server
+from support.s3 import Request, S3Server
 from support.writer import append_unordered, people
 
 
@@ -136,24 +136,24 @@ def test_the_lock_branch_is_hidden_and_refused_everywhere(locked: Graph, place: 
             call()
 
 
-def test_branches_wait_for_a_schema_change_to_finish(local_place: Place) -> None:
+def test_no_branch_is_cut_from_one_whose_schema_changes(local_place: Place) -> None:
     graph, changing = local_place.init(), repository_of(local_place.open())
     graph.branch_create("dev")
     with changing.branch_locks.take(BranchName("main"), operation_id="APPLY"):
-        changing.branches.set_schema_lock()
+        changing.branches.set_schema_lock(MAIN_INCARNATION)
         with pytest.raises(SchemaApplyInProgressError, match="branch create is unavailable"):
             graph.branch_create("new")
-        with pytest.raises(SchemaApplyInProgressError, match="branch delete is unavailable"):
-            graph.branch_delete("dev")
+        graph.branch_create_from("dev", "newer")
+        graph.branch_delete("newer")
         assert graph.branch_list() == ["main", "dev"]
-        changing.branches.clear_schema_lock()
-        graph.branch_create("new")
+        changing.branches.clear_schema_lock(MAIN_INCARNATION)
+    graph.branch_create("new")
     graph.branch_delete("dev")
 
 
 def test_the_mark_of_a_schema_change_that_died_is_removed(locked: Graph) -> None:
     locked.branch_create("new")
-    assert not repository_of(locked).branches.has_schema_lock()
+    assert not repository_of(locked).branches.has_schema_lock(MAIN_INCARNATION)
     locked.branch_delete("dev")
     assert locked.branch_list() == ["main", "new"]
 
@@ -400,8 +400,9 @@ def test_a_creator_that_lost_its_lock_takes_its_branch_back(s3_place: Place) -> 
 
     def paused(location: str, name: str, **options: object) -> object:
         clock.advance(60)
-        # The successor has no ten seconds to wait: the lease goes as if it had run out.
-        repository.store.objects.delete("__leases/dev.json")
+        # The successor has no ten seconds to wait: the leases go as if they had run out.
+        for branch in ("dev", "main"):
+            repository.store.objects.delete(f"__leases/{branch}.json")
         graph.branch_create("dev")
         return inner(location, name, **options)  # type: ignore[arg-type]  # passed on as they are
 
@@ -478,6 +479,11 @@ def test_a_read_only_graph_refuses_every_change(place: Place) -> None:
 # -- what it costs ---------------------------------------------------------------------------------
 
 
+def of_the_work(requests: list[Request]) -> list[Request]:
+    """Leave out the lease: it is renewed every two seconds, so its requests grow with the time."""
+    return [request for request in requests if "/__leases/" not in request.path]
+
+
 def test_requests_do_not_grow_with_the_number_of_branches(s3: S3Server, s3_place: Place) -> None:
     graph = s3_place.init_quiet()
 
@@ -489,7 +495,7 @@ def test_requests_do_not_grow_with_the_number_of_branches(s3: S3Server, s3_place
         add(graph, name, branch=name)
         with s3.requests() as read_again:
             graph.snapshot_of(ReadTarget.branch(name))
-        return len(created), len(listed), len(read_again)
+        return len(of_the_work(created)), len(listed), len(read_again)
 
     requests_of("warm")
     first = requests_of("b0")
@@ -497,7 +503,7 @@ def test_requests_do_not_grow_with_the_number_of_branches(s3: S3Server, s3_place
         graph.branch_create(f"b{number}")
     assert requests_of("last") == first
     created, listed, _ = first
-    assert created < 20
+    assert created < 17
     assert listed == 1
 
 
@@ -512,8 +518,8 @@ def test_creating_and_deleting_takes_less_than_twenty_requests(
     add(graph, "bob", branch="dev")
     with s3.requests() as deleted:
         graph.branch_delete("dev")
-    assert len(created) < 20
-    assert len(deleted) < 20
+    assert len(of_the_work(created)) < 17
+    assert len(of_the_work(deleted)) < 17
 
 
 def test_siblings_can_be_created_and_deleted_at_once(local_place: Place) -> None:

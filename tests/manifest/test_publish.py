@@ -372,13 +372,18 @@ def publisher_on(store: Store, repository: Repository) -> Publisher:
         reader=repository.reader,
         clock=ManualClock(),
         background=store.background,
+        flusher=store.flusher,
     )
 
 
 def interrupted(repository: Repository, event: Callable[[], None], times: int = 1) -> Publisher:
     datasets: DatasetStore = Interrupted(repository.store.datasets, event, times)  # type: ignore[assignment]  # stands in for one
     return Publisher(
-        datasets=datasets, reader=repository.reader, clock=ManualClock(), background=Inline()
+        datasets=datasets,
+        reader=repository.reader,
+        clock=ManualClock(),
+        background=Inline(),
+        flusher=repository.store.flusher,
     )
 
 

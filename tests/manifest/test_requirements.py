@@ -8,11 +8,13 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.errors import (
+    CounterMovedError,
     ExpectedVersionMismatchError,
     PreconditionFailedError,
     SchemaMovedError,
 )
 from omnigraph.manifest.requirements import (
+    CounterMoved,
     HeadMoved,
     ReadsMoved,
     Requirements,
@@ -100,6 +102,8 @@ CASES: dict[str, tuple[Requirements, Unmet | None]] = {
         Requirements(written={GHOST: replace(PERSON_NOW, table_key=GHOST)}),
         TableMoved(GHOST, 7, 0, is_only_maintenance=False),
     ),
+    "no number has been reserved": (Requirements(identity_counter=0), None),
+    "a number has been reserved": (Requirements(identity_counter=5), CounterMoved(5, 0)),
     "maintenance moved a read table": (Requirements(read={CITY: CITY_BEFORE}), None),
     "a read table has moved": (
         Requirements(read={CITY: CITY_BEFORE, PERSON: PERSON_BEFORE}),
@@ -122,6 +126,7 @@ def test_the_requirement_that_does_not_hold_is_returned(
 def test_the_first_of_several_is_returned_in_the_documented_order() -> None:
     broken: list[tuple[dict[str, object], type]] = [
         ({"schema_hash": "sha256:other"}, SchemaMoved),
+        ({"identity_counter": 5}, CounterMoved),
         ({"merged_into": "WRITE"}, HeadMoved),
         ({"expected_head": "GENESIS"}, HeadMoved),
         ({"written": {PERSON: PERSON_BEFORE}}, TableMoved),
@@ -142,6 +147,11 @@ def test_the_first_of_several_is_returned_in_the_documented_order() -> None:
             OTHER_SCHEMA,
             SchemaMovedError,
             f"the schema has changed: expected sha256:other, found {HASH}",
+        ),
+        (
+            CounterMoved(4, 7),
+            CounterMovedError,
+            "the identity counter has moved: expected 4, found 7",
         ),
         (HeadMoved("A", "B"), PreconditionFailedError, "the head of the branch is B, not A"),
         (

@@ -97,6 +97,7 @@ def broken(graph: Graph, plan: FaultPlan) -> Tags:
         reader=repository.reader,
         clock=repository.clock,
         background=store.background,
+        flusher=store.flusher,
     )
     return Tags(
         datasets=store.datasets,

@@ -24,7 +24,8 @@ from omnigraph.merge.conflicts import (
     ReadSetConflictError,
 )
 from omnigraph.merge.decision_file import DecisionFileError
-from omnigraph.merge.merger import Merger, MergeRequest, SameBranchError
+from omnigraph.merge.merger import Merger, SameBranchError
+from omnigraph.merge.request import MergeRequest
 from omnigraph.merge.resolve import NotInConflictError
 from omnigraph.merge.stage import stage_table
 from omnigraph.names import BranchName
@@ -690,7 +691,7 @@ def test_a_source_that_was_made_again_is_not_merged(
         other.branch_create("draft")
         return stage_table(*arguments, **options)
 
-    monkeypatch.setattr("omnigraph.merge.merger.stage_table", recreated)
+    monkeypatch.setattr("omnigraph.merge.commit.stage_table", recreated)
     with pytest.raises(ReadSetConflictError, match="branch_merge_source_incarnation:draft"):
         graph.branch_merge("draft")
     assert set(docs(graph, "main")) == {"a"}
@@ -712,7 +713,7 @@ def test_a_merge_that_lost_a_race_is_computed_again_with_retries(
             put(other, "main", doc(left.pop()))
         return stage_table(*arguments, **options)
 
-    monkeypatch.setattr("omnigraph.merge.merger.stage_table", raced)
+    monkeypatch.setattr("omnigraph.merge.commit.stage_table", raced)
     if not retries:
         with pytest.raises(ReadSetConflictError, match="graph_head:main"):
             graph.branch_merge("draft")

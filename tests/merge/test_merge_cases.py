@@ -22,7 +22,7 @@ import pytest
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.merge.conflicts import Conflict, MergeConflictError
-from omnigraph.merge.merger import MergeResult
+from omnigraph.merge.result import MergeResult
 from support.cases import Case, check_case, difference, load_cases
 from support.entities import entities
 from support.places import Place
@@ -87,8 +87,11 @@ def heads(graph: Graph) -> list[str]:
     return [graph.head_commit_id_for_branch(branch) for branch in (SOURCE, TARGET)]
 
 
-def merge(graph: Graph, case: Case, source: str, target: str, folder: Path) -> MergeResult:
-    options = json.loads(case.sections.get("options") or "{}")
+def merge(
+    graph: Graph, case: Case, source: str, target: str, folder: Path, *, given: str | None = None
+) -> MergeResult:
+    """Merge with the options of a case, or with those that are given."""
+    options = json.loads(given or case.sections.get("options") or "{}")
     if "decisions" in case.sections:
         file = folder / "decisions.jsonl"
         file.write_text(case.sections["decisions"])
@@ -101,14 +104,19 @@ def outcome(graph: Graph, case: Case, source: str, target: str, folder: Path) ->
     try:
         result = merge(graph, case, source, target, folder)
     except OmnigraphError as error:
-        assert heads(graph) == before, "a refused merge has made a commit"
-        assert graph.recovery_status() == []
-        if isinstance(error, MergeConflictError):
-            return [spelled(conflict) for conflict in error.conflicts]
-        return [f"{error.code} {error}"]
+        return refusal(graph, error, before)
     again = graph.branch_merge(source, target)
     assert again.outcome == "already_up_to_date", "the same merge has something to do again"
     return [*summary(result), *difference(base, rows_of(graph, target))]
+
+
+def refusal(graph: Graph, error: OmnigraphError, before: list[str]) -> list[str]:
+    """Return what a refused merge says; it has changed nothing."""
+    assert heads(graph) == before, "a refused merge has made a commit"
+    assert graph.recovery_status() == []
+    if isinstance(error, MergeConflictError):
+        return [spelled(conflict) for conflict in error.conflicts]
+    return [f"{error.code} {error}"]
 
 
 def spelled(conflict: Conflict) -> str:

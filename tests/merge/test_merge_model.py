@@ -15,6 +15,7 @@ from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest.errors import BranchConflictError
 from omnigraph.merge.conflicts import MergeConflictError
 from omnigraph.write.export.exporter import stream_lines
+from support.linked import links_of_any_size
 
 SCHEMA = """
 node Item {
@@ -183,8 +184,16 @@ class World:
         return found
 
 
-def check(root: Path, work: list[tuple[str, Any, Any]]) -> None:
-    world = World(root)
+class LinkedWorld(World):
+    """The same, and merges take over files wherever they can."""
+
+    def merge(self, source: str, target: str) -> None:
+        with links_of_any_size():
+            super().merge(source, target)
+
+
+def check(root: Path, work: list[tuple[str, Any, Any]], world_type: type[World] = World) -> None:
+    world = world_type(root)
     for step, first, second in work:
         getattr(world, step)(first, second)
     world.check()
@@ -196,6 +205,23 @@ def test_every_merge_gives_what_the_dictionaries_give(
     tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]]
 ) -> None:
     check(tmp_path_factory.mktemp("merge"), work)
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=25)
+@given(st.lists(steps, min_size=2, max_size=10))
+def test_every_linked_merge_gives_what_the_dictionaries_give(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]]
+) -> None:
+    check(tmp_path_factory.mktemp("merge"), work, LinkedWorld)
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=list(HealthCheck), max_examples=150)
+@given(st.lists(steps, min_size=4, max_size=24))
+def test_every_linked_merge_of_a_long_history_gives_what_the_dictionaries_give(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, Any, Any]]
+) -> None:
+    check(tmp_path_factory.mktemp("merge"), work, LinkedWorld)
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from omnigraph.read.access.adjacency import AccessPath
 from omnigraph.read.access.column_cache import ColumnCache
 from omnigraph.read.access.edge_probes import SCAN_SHARE
 from omnigraph.read.access.path_chooser import TraversalSettings
+from omnigraph.read.context import ROWS_AT_ONCE
 from omnigraph.read.execute import Executor, ReadRequest
 from omnigraph.read.result import Target
 from omnigraph.search.topology.cache import Topologies
@@ -35,7 +36,7 @@ CLOCK = SystemClock()
 
 
 def executors(topologies: Topologies) -> list[Executor]:
-    """Return executors that differ in access path, cached columns and counted hops."""
+    """Return executors that differ in access path, cached columns, folded hops and batches."""
     return [
         Executor(
             topologies,
@@ -43,18 +44,19 @@ def executors(topologies: Topologies) -> list[Executor]:
             TraversalSettings(forced=path, scan_share=scan_share),
             columns=ColumnCache(bytes_max=memory, uses_min=1),
             folds=folds,
+            rows_at_once=rows_at_once,
         )
-        for path, memory, folds, scan_share in WAYS
+        for path, memory, folds, scan_share, rows_at_once in WAYS
     ]
 
 
 MEMORY = 1 << 24
-WAYS: tuple[tuple[AccessPath | None, int, bool, int], ...] = (
-    ("indexed", 0, False, 0),
-    ("indexed", MEMORY, True, SCAN_SHARE),
-    ("topology", 0, False, SCAN_SHARE),
-    ("topology", MEMORY, True, SCAN_SHARE),
-    (None, MEMORY, True, SCAN_SHARE),
+WAYS: tuple[tuple[AccessPath | None, int, bool, int, int], ...] = (
+    ("indexed", 0, False, 0, ROWS_AT_ONCE),
+    ("indexed", MEMORY, True, SCAN_SHARE, ROWS_AT_ONCE),
+    ("topology", 0, False, SCAN_SHARE, 5),
+    ("topology", MEMORY, True, SCAN_SHARE, ROWS_AT_ONCE),
+    (None, MEMORY, True, SCAN_SHARE, 5),
 )
 
 

@@ -21,9 +21,13 @@ from omnigraph.read.access.column_cache import (
     RowPositions,
     column_memory,
 )
+from omnigraph.read.access.layers import FoundRows, Layer
 from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.limits import NO_LIMITS, Guard
 from omnigraph.read.row_table import NULL
+from omnigraph.search.table_delta import TableDelta
+from omnigraph.search.table_state import TableState
+from omnigraph.store.records import DatasetVersion
 
 SCHEMA = "node N { key: String @key  i: I32?  tags: [String]? }"
 TEXT = "query q() { match { $n: N } return { $n.i, count($n) as n } }"
@@ -114,13 +118,9 @@ def test_versions_that_are_no_longer_read_leave_memory(graph: Graph) -> None:
         entries.append(graph.snapshot().entry("node:N"))
         tables = reader(graph, cache)
         assert tables.find_text("node:N", "key", f"new{number}") is not None
-        tables.fetch("node:N", np.array([5, 6], np.int64), ["i"])
+        tables.whole("node:N", ["i"])
         assert cache.codes(entries[-1], "i") is not None
-    for cached in (
-        cache.row_positions,
-        lambda entry: cache.column(entry, "i"),
-        lambda entry: cache.text_lookup(entry, "key"),
-    ):
+    for cached in (cache.row_positions, lambda entry: cache.column(entry, "i")):
         kept = [entry for entry in entries if cached(entry) is not None]
         assert kept == entries[-RECENT_VERSIONS_MAX:]
 
@@ -143,3 +143,48 @@ def test_the_environment_sets_the_memory() -> None:
     assert column_memory({MEMORY_MIB: "0"}) == 0
     with pytest.raises(ReadMemoryError, match="whole number of MiB"):
         column_memory({MEMORY_MIB: "-1"})
+
+
+# -- layers ----------------------------------------------------------------------------------------
+
+
+def test_rows_are_found_again_for_the_same_version_only() -> None:
+    found, asked = FoundRows(), np.array([5], np.int64)
+    for first in range(6):
+        # Each of these may lie in memory where one before it was.
+        place = found.of(RowPositions(np.arange(first, first + 8)), None, asked)
+        assert place is not None
+        assert place.base.tolist() == [5 - first]
+
+
+def test_a_column_may_be_read_while_the_next_layer_is_made() -> None:
+    states = [TableState(DatasetVersion("nodes/n", None, version), ()) for version in (1, 2, 3)]
+    first = TableDelta(states[0], states[1], np.array([], np.uint64), np.array([7], np.uint64), ())
+    next_one = TableDelta(
+        states[1], states[2], np.array([], np.uint64), np.array([8], np.uint64), ()
+    )
+
+    def read(name: str) -> pa.Array:
+        return pa.array([name])
+
+    layer = Layer.of(first, read)
+    layer.column("a", read)
+
+    def read_with_another_thread(name: str) -> pa.Array:
+        layer.column("b", read)
+        return read(name)
+
+    made = layer.then(next_one, read_with_another_thread)
+    assert made.column("a", read).to_pylist() == ["a", "a"]
+    assert layer.column("b", read).to_pylist() == ["b"]
+
+
+def test_columns_of_layers_are_counted(graph: Graph) -> None:
+    cache = ColumnCache(bytes_max=1 << 22)
+    reader(graph, cache).whole("node:N", ["i", "key"])
+    graph.mutate("query w($k: String) { insert N { key: $k, i: 1 } }", "w", {"k": "x" * 20_000})
+    some = np.array([5], np.int64)
+    reader(graph, cache).fetch("node:N", some, ["i"])
+    before = cache.nbytes
+    assert reader(graph, cache).fetch("node:N", some, ["key"])["key"].to_pylist() == ["n5"]
+    assert cache.nbytes >= before + 20_000

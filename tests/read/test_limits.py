@@ -126,6 +126,24 @@ def test_a_text_that_stands_in_every_row_counts_as_often(documents: Graph) -> No
         assert documents.query(REPEATED, memory_max=TEXT_BYTES * 102).row_count == 100
 
 
+def test_a_text_that_was_written_just_now_counts_as_often(tmp_path: Path) -> None:
+    schema = "node Doc { key: String @key  text: String?  n: I32 }"
+    repeated = """query q() {
+        match { $a: Doc {key: "d0"}  $b: Doc  $b.n < 100 } return { $a.text, $b.n }
+    }"""
+    with Graph.init(tmp_path / "g", schema, durability="process") as graph:
+        rows = [{"key": f"d{n}", "text": "short", "n": n} for n in range(1_000)]
+        lines = (json.dumps({"type": "Doc", "data": row}).encode() for row in rows)
+        graph.load(b"\n".join(lines), mode="append")
+        for _ in range(2 * USES_MIN):
+            graph.query(repeated)
+        longer = 'query w($t: String) { update Doc set { text: $t } where key = "d0" }'
+        graph.mutate(longer, "w", {"t": "x" * TEXT_BYTES})
+        with pytest.raises(MemoryLimitError):
+            graph.query(repeated, memory_max=TEXT_BYTES * 50)
+        assert graph.query(repeated, memory_max=TEXT_BYTES * 110).row_count == 100
+
+
 def test_rows_without_a_text_cost_nothing(documents: Graph) -> None:
     text = (
         "query q() { match { $a: Doc  $b: Doc } return { $b.text } order { $b.key asc } limit 9 }"

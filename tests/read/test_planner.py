@@ -18,7 +18,7 @@ from omnigraph.read.access.path_chooser import (
     TraversalSettings,
     choose_path,
 )
-from omnigraph.read.planner import Statistics, arrange
+from omnigraph.read.planner import Estimates, arrange
 from omnigraph.schema import compile_schema
 
 CATALOG = compile_schema(
@@ -36,7 +36,7 @@ COUNTS = {"node:P": 1000, "node:Q": 1000, "edge:Knows": 5000, "edge:At": 1000}
 def arranged(body: str, tail: str = "return { $a.key }") -> list[str]:
     [plan] = compile_text(f"query q() {{ match {{ {body} }} {tail} }}", CATALOG)
     assert isinstance(plan, ReadPlan)
-    found = arrange(plan, Statistics(COUNTS.__getitem__), no_bindings(0))
+    found = arrange(plan, Estimates(COUNTS.__getitem__, no_bindings(0)))
     lines = print_plan(found).splitlines()
     return lines[1 : lines.index("Return")]
 

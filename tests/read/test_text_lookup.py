@@ -42,10 +42,13 @@ def test_a_column_that_is_asked_for_often_is_answered_from_memory(tmp_path: Path
 
     answers = [answer("a") for _ in range(USES_MIN + 1)]
     assert all(rows == [{"n.i": 1}] for rows, _ in answers)
-    assert [in_memory for _, in_memory in answers] == [False] * (USES_MIN - 1) + [True, True]
+    in_memory = [resident for _, resident in answers]
+    # The planner may have asked for the column too, to see how many rows it selects.
+    assert in_memory == sorted(in_memory)
+    assert (in_memory[0], in_memory[-1]) == (False, True)
     assert answer("z") == ([], True)
     graph.load(b'{"type": "N", "data": {"key": "z", "i": 2}}', mode="append")
-    assert answer("z") == ([{"n.i": 2}], False)
+    assert answer("z") == ([{"n.i": 2}], True)
 
 
 def test_ids_that_stay_in_memory_belong_to_one_version(tmp_path: Path) -> None:

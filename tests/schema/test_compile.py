@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from omnigraph.schema import SchemaDriftError, compile_schema, compile_stored
+from omnigraph.schema import SchemaDriftError, compile_schema, compile_stored, stored_catalog
 from omnigraph.schema.compile import IdentityDomainError
 from omnigraph.syntax import SourceError, SourceText
 
@@ -47,3 +47,20 @@ def test_a_stored_text_that_means_something_else_is_drift() -> None:
     accepted = compile_schema("node A { p: String }", domain=DOMAIN)
     with pytest.raises(SchemaDriftError, match="S409"):
         compile_stored("node A { p: String? }", accepted.ir)
+
+
+def test_the_catalog_of_a_stored_schema_is_that_of_its_text() -> None:
+    text = "node A { q: String @key p: I32? }\nedge E: A -> A { z: I32? a: I32? }"
+    accepted = compile_schema(text, domain=DOMAIN)
+    stored = stored_catalog(text, accepted.ir)
+    assert stored == accepted.catalog
+    assert stored.node_types["A"].declared_order == ("q", "p")
+    assert pickle.loads(pickle.dumps(stored)).edge_types["E"].declared_order == ("z", "a")
+
+
+def test_a_stored_text_is_read_only_for_the_order_of_properties() -> None:
+    accepted = compile_schema("node A { p: String }", domain=DOMAIN)
+    stored = stored_catalog("node A { p: String? }", accepted.ir)
+    assert not stored.node_types["A"].properties["p"].prop_type.nullable
+    with pytest.raises(SchemaDriftError, match="S409"):
+        stored.node_types["A"].declared_order  # noqa: B018 - to read it is the test

@@ -15,6 +15,8 @@ from omnigraph.names import BranchName
 from omnigraph.schema import EdgeType, compile_schema
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import FOLDER, TopologyStore
+from omnigraph.search.topology.topology import OverlaidTopology, Topology
+from omnigraph.store.background import Inline
 from support.places import KNOWS, PERSON, SCHEMA, Place
 from support.writer import append, people
 
@@ -50,7 +52,7 @@ def snapshot(repository: Repository, branch: str = "main") -> Snapshot:
 
 def topologies(repository: Repository, **options: int) -> Topologies:
     files = TopologyStore(repository.store, is_writable=True, edges_min=0)
-    return Topologies(files, **options)
+    return Topologies(files, background=Inline(), **options)
 
 
 def test_the_same_snapshot_gives_the_same_object(repository: Repository) -> None:
@@ -89,15 +91,30 @@ def test_a_commit_to_another_table_keeps_the_adjacency(repository: Repository) -
     append(repository, {PERSON: people("di")})
     after = cache.get(snapshot(repository), EDGE)
     assert after.sources.count == before.sources.count + 1
-    assert after.out.neighbours is before.out.neighbours
+    assert isinstance(after, OverlaidTopology)
+    assert after.base is before
 
 
 def test_topologies_of_older_edges_leave_memory(repository: Repository) -> None:
     cache = topologies(repository)
+    base = cache.get(snapshot(repository), EDGE)
     for number in range(10):
         append(repository, {KNOWS: knows(("ann", "cy"), first=100 + number)})
         newest = cache.get(snapshot(repository), EDGE)
-    assert newest.nbytes < cache.nbytes <= RECENT_VERSIONS_MAX * newest.nbytes
+    assert newest.nbytes < cache.nbytes <= base.nbytes + RECENT_VERSIONS_MAX * newest.nbytes
+
+
+def test_bases_of_older_edges_leave_memory(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnigraph.search.topology.cache.FOLD_ROWS", 0)
+    cache = topologies(repository)
+    for number in range(10):
+        append(repository, {KNOWS: knows(("ann", "cy"), first=100 + number)})
+        cache.get(snapshot(repository), EDGE)
+    newest = cache.get(snapshot(repository), EDGE)
+    assert isinstance(newest, Topology), "every overlay was folded"
+    assert cache.nbytes <= 2 * RECENT_VERSIONS_MAX * newest.nbytes
 
 
 def test_forgetting_loses_time_only(repository: Repository) -> None:

@@ -27,7 +27,6 @@ from omnigraph.search.topology.traverse import (
     reach_levels,
     reach_set,
     steps,
-    weight_sums,
 )
 from support.adjacency import Edges, edge_lists
 
@@ -138,7 +137,6 @@ def test_answers_do_not_depend_on_sizes_of_chunks_and_marks(
         patch.setattr(traverse, "_NODES_PER_VALUE_MAX", 0)
         assert answers() == usual
         patch.setattr(traverse, "_MARKS_MAX", 12)
-        patch.setattr(traverse, "_ROWS_PER_CHUNK_MAX", 3)
         patch.setattr(traverse, "_STEPS_AT_ONCE_MAX", 2)
         assert answers() == usual
 
@@ -186,23 +184,6 @@ def test_pairs_are_tested(case: Case, data: st.DataObject) -> None:
     joined = {row for row, _, _ in expected}
     found = has_edge(graph, array(rows), array(ends))
     assert found.tolist() == [row in joined for row in range(len(rows))]
-
-
-@given(cases(), st.integers(1, 4), st.booleans())
-def test_weights_are_added_up_over_the_steps_of_each_row(
-    case: Case, bound: int, is_everything: bool
-) -> None:
-    edges, direction, rows = case
-    graph = adjacency(edges, direction if direction != "both" else "out")
-    direction = direction if direction != "both" else "out"
-    rows = list(range(graph.source_count)) if is_everything else rows
-    weights = np.array([number * number - 7 for number in range(graph.target_count)], np.int16)
-    expected = [
-        sum(int(weights[end]) for _, end, _ in edges.steps(direction, [node])) for node in rows
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(traverse, "_ROWS_PER_CHUNK_MAX", bound)
-        assert weight_sums(graph, array(rows), weights).tolist() == expected
 
 
 @given(cases(), st.integers(1, 4), st.integers(0, 3), st.sampled_from(("target", "source")))

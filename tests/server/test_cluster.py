@@ -84,6 +84,26 @@ def test_the_schema_is_changed_by_the_cluster_alone(cluster: AppliedCluster) -> 
     assert "cluster" in answer.json()["error"]
 
 
+def test_a_branch_of_a_graph_in_a_cluster_has_a_schema_of_its_own(
+    cluster: AppliedCluster,
+) -> None:
+    cluster.apply(BOTH)
+    server = ClusterServer(cluster)
+    assert server.send("POST", "/graphs/people/branches", {"name": "dev"}).status_code == 200
+    source = server.get("/graphs/people/schema").json()["schema_source"]
+    wider = source + "\nnode Town { code: String @key }"
+    body = {"schema_source": wider, "branch": "dev"}
+    answer = server.send("POST", "/graphs/people/schema/apply", body)
+    assert answer.status_code == 200, answer.text
+    assert server.get("/graphs/people/schema?branch=dev").json()["schema_source"] == wider
+    assert server.get("/graphs/people/schema").json()["schema_source"] == source
+    insert = {"query": 'query q() { insert Town { code: "t" } }', "branch": "dev"}
+    assert server.send("POST", "/graphs/people/mutate", insert).status_code == 200
+    read = {"query": "query q() { match { $t: Town } return { $t.code } }", "branch": "dev"}
+    found = server.send("POST", "/graphs/people/query", read)
+    assert (found.status_code, found.json()["row_count"]) == (200, 1)
+
+
 def test_a_server_of_one_graph_leaves_the_schema_to_the_cluster_too(
     cluster: AppliedCluster,
 ) -> None:

@@ -111,9 +111,14 @@ CASES = {
     ),
     "queries": Case(_get("/queries"), _always((Action.READ, "main", None))),
     "schema": Case(_get("/schema"), _always((Action.READ, None, None))),
+    "schema of a branch": Case(_get("/schema?branch={}"), READ_ON),
+    "schema diff": Case(
+        _get("/schema/diff?from=main&to={}"),
+        lambda b: [(Action.READ, "main", None), (Action.READ, b, None)],
+    ),
     "schema apply": Case(
-        _post("/schema/apply", schema_source=SCHEMA),
-        _always((Action.SCHEMA_APPLY, None, "main")),
+        _post("/schema/apply", schema_source=SCHEMA, branch="{}"),
+        lambda b: [(Action.SCHEMA_APPLY, None, b)],
     ),
     "branches": Case(_get("/branches"), _always((Action.READ, None, None))),
     "branch create": Case(
@@ -572,6 +577,32 @@ def test_an_agent_reaches_only_its_own_branches(fresh: Policed) -> None:
     made = fresh.ask("act-scout", "POST", "/load", fork)
     assert (made.status, made.json["branch_created"]) == (200, True)
     assert fresh.head() == before
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["by the route", "by the engine"])
+def test_whoever_may_not_change_a_schema_brings_none_by_a_merge_or_a_revert(
+    fresh: Policed, monkeypatch: pytest.MonkeyPatch, *, is_asked: bool
+) -> None:
+    described = SCHEMA.replace("node Person", 'node Person @description("People")')
+    changed = fresh.graph.schema.apply(described, branch="draft").commit
+    assert changed is not None
+    if not is_asked:
+        monkeypatch.setattr(Gate, "require", lambda *_, **__: None)
+    before = fresh.head("draft"), fresh.head(OWN)
+    revert = f"/commits/{changed.graph_commit_id}/revert"
+    for path, body in [
+        (revert, {"branch": "draft"}),
+        ("/branches/merge", {"source": "draft", "target": OWN}),
+    ]:
+        refused = fresh.ask("act-drafter", "POST", path, body)
+        assert refused.status == 403, path
+        assert "action 'schema_apply' targeting branch" in refused.json["error"], path
+    assert (fresh.head("draft"), fresh.head(OWN)) == before
+    assert fresh.ask("act-owner", "POST", revert, {"branch": "draft"}).status == 200
+    assert fresh.graph.schema.source(branch="draft") == SCHEMA
+    # Without a change of the schema a merge needs no right to make one.
+    body = {"source": OWN, "target": "draft"}
+    assert fresh.ask("act-drafter", "POST", "/branches/merge", body).status == 200
 
 
 # -- the second line ------------------------------------------------------------------------------

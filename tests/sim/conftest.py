@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.maintenance.optimize import CONCURRENCY_VARIABLE
+from omnigraph.store.lance import packing
 from sim.life import cached_property_locks
 from sim.schedule import Template
 
@@ -30,6 +31,9 @@ def folder() -> Iterator[Path]:
 def template(folder: Path) -> Iterator[Template]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CONCURRENCY_VARIABLE, "1")
+        # Schedules make few versions.
+        patch.setattr(packing, "LOOSE_MIN", 2)
+        patch.setattr(packing, "PACKED_MIN", 2)
         for attribute in cached_property_locks():
             patch.setattr(attribute, "lock", contextlib.nullcontext())
         # Recovery tells of every death, and there are thousands.

@@ -9,15 +9,18 @@ system would have it. Its leases stay and run out.
 from __future__ import annotations
 
 import functools
+import pkgutil
 import random
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, TypeVar, cast
 
+import omnigraph
 from omnigraph.clock import encode_ulid
 from omnigraph.graph import Graph
 from omnigraph.graph.opening import open_for_writing
@@ -52,6 +55,24 @@ _DATED: Final = frozenset(
         "objects.list",
         "datasets.unreferenced_files",
         "datasets.versions",
+    }
+)
+
+_ROOMS_OF_HANDLES: Final = frozenset(
+    {
+        "changes",
+        "graph",
+        "lineage",
+        "maintenance",
+        "manifest",
+        "merge",
+        "query",
+        "read",
+        "recovery",
+        "schema",
+        "search",
+        "store",
+        "write",
     }
 )
 
@@ -279,8 +300,12 @@ def cached_property_locks() -> Iterator[functools.cached_property[object]]:
     A handle that is paused inside of one would stop the thread of another one, which no process
     can do to another.
     """
-    for module in [each for name, each in sys.modules.items() if name.startswith("omnigraph")]:
-        for owner in [each for each in vars(module).values() if isinstance(each, type)]:
+    # Modules that load late would come after this.
+    for module in pkgutil.walk_packages(omnigraph.__path__, "omnigraph."):
+        if module.name.split(".")[1] in _ROOMS_OF_HANDLES:
+            import_module(module.name)
+    for loaded in [each for name, each in sys.modules.items() if name.startswith("omnigraph")]:
+        for owner in [each for each in vars(loaded).values() if isinstance(each, type)]:
             for attribute in vars(owner).values():
                 if isinstance(attribute, functools.cached_property) and hasattr(attribute, "lock"):
                     yield attribute

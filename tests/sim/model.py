@@ -223,13 +223,16 @@ def _parents(commit: GraphCommit) -> tuple[str, ...]:
 
 
 def merged(base: Content, ours: Content, theirs: Content) -> Content:
-    """Take over what the source has changed since the base."""
+    """Take over what the source has changed since the base; schemas only grow in this suite."""
     result = dict(ours)
-    for key, table in ours.items():
-        if key not in theirs or key not in base:
+    for key, source in theirs.items():
+        if key not in ours:
+            if key not in base:
+                result[key] = source
             continue
-        rows = dict(table.rows)
-        before, after = base[key].rows, theirs[key].rows
+        known = base.get(key, Table(frozenset(), {}))
+        rows = dict(ours[key].rows)
+        before, after = known.rows, source.rows
         for name in before.keys() | after.keys():
             if before.get(name) == after.get(name):
                 continue
@@ -237,7 +240,7 @@ def merged(base: Content, ours: Content, theirs: Content) -> Content:
                 rows[name] = after[name]
             else:
                 rows.pop(name, None)
-        result[key] = Table(table.columns, rows)
+        result[key] = Table(ours[key].columns | (source.columns - known.columns), rows)
     return result
 
 

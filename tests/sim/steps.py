@@ -10,6 +10,7 @@ from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.maintenance.optimize import UncleanRecoveryError
 from omnigraph.manifest import OpenMode, ReadTarget
 from omnigraph.manifest.commits import GraphCommit
+from omnigraph.manifest.compact import pack_manifest
 from omnigraph.manifest.errors import (
     BranchConflictError,
     BranchGoneError,
@@ -24,6 +25,7 @@ from omnigraph.manifest.errors import (
     TagNotFoundError,
     VersionRemovedError,
 )
+from omnigraph.manifest.layout import MANIFEST
 from omnigraph.manifest.locks.branch_lock import BranchLockLostError, BranchLockTimeoutError
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.store.errors import (
@@ -34,7 +36,7 @@ from omnigraph.store.errors import (
 )
 from omnigraph.syntax.diagnostics import SourceError
 from omnigraph.write.rules.violations import ValidationError
-from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
+from omnigraph.write.schema_apply import SchemaApplyRunningError, SchemaMovingError
 from sim.changes import (
     E,
     P,
@@ -54,6 +56,7 @@ from sim.life import open_graph
 from sim.model import Change, Write, WrongError, read_content
 from sim.schedule import BranchFact, Handle, TagFact
 from support.faulty_store import SimulatedDeath
+from support.places import repository_of
 
 Kinds = tuple[type[OmnigraphError], ...]
 OPENING: Final[Kinds] = (BranchLockTimeoutError, BranchLockLostError)
@@ -73,7 +76,7 @@ PAUSED: Final[Kinds] = (StaleBaseError,)
 GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
 MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)
-RESHAPING: Final[Kinds] = (BranchesInTheWayError, SchemaApplyRunningError)
+RESHAPING: Final[Kinds] = (SchemaApplyRunningError, SchemaMovingError)
 READING_BACK: Final[Kinds] = (
     *GONE,
     CommitNotFoundError,
@@ -470,6 +473,19 @@ def cleanup(handle: Handle) -> None:
         schedule.cleaning -= 1
 
 
+def pack(handle: Handle) -> None:
+    """Put old versions into packs, as the background worker of a handle does."""
+    repository = repository_of(handle.graph)
+    datasets = repository.store.datasets
+    with legal(handle, "pack", (*RACES, *GONE)):
+        for incarnation in repository.branches.incarnations():
+            for entry in repository.reader.latest(incarnation).entries.values():
+                if entry.owner_branch == incarnation.text:
+                    datasets.pack_versions(entry.location, branch=entry.table_branch)
+            if datasets.has_versions_to_pack(MANIFEST, branch=incarnation.lance_branch):
+                pack_manifest(repository, incarnation)
+
+
 def repair_preview(handle: Handle) -> None:
     with legal(handle, "repair preview", RACES):
         handle.graph.repair()
@@ -587,6 +603,7 @@ STEPS: Final[tuple[tuple[int, Callable[[Handle], None]], ...]] = (
     (3, optimize),
     (2, ensure_indices),
     (9, cleanup),
+    (6, pack),
     (2, repair_preview),
     (2, refresh),
     (6, read_branch),

@@ -21,6 +21,7 @@ from omnigraph.changes.commit_changes import ParentlessCommitError
 from omnigraph.changes.diff import ChangeGapError, SchemaBoundaryError
 from omnigraph.changes.feed import FeedRequest
 from omnigraph.changes.tokens import CursorRejectedError
+from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.spark.source.data_source import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptionError
@@ -323,6 +324,26 @@ def test_a_change_of_columns_is_a_boundary_and_the_first_commit_has_no_changes(
     assert "more" not in row
     with pytest.raises(ParentlessCommitError):
         read(graph, startingVersion=graph.list_commits()[-1].graph_commit_id)
+
+
+def test_a_change_of_columns_is_read_across_on_request(graph: Graph) -> None:
+    load(graph, doc("a", note="x"))
+    changed = SCHEMA.replace("note: String?", 'said: String? @rename_from("note")')
+    graph.apply_schema(changed.replace("body: Blob?", "body: Blob?  more: I32 @default(7)"))
+    load(graph, doc("a", said="y", more=7), doc("b", more=1))
+    options = {"startingVersion": "earliest", "schemaChanges": "deliver"}
+    rows = read(graph, node="Doc", **options)
+    told = [(row["_change_type"], row["id"], row["said"], row["more"]) for row in rows]
+    assert told == [
+        ("insert", "a", "x", 7),
+        ("update_preimage", "a", "x", 7),
+        ("update_postimage", "a", "y", 7),
+        ("insert", "b", None, 1),
+    ]
+    first, *_ = read(graph, **options)
+    assert json.loads(first["properties"])["note"] == "x"
+    with pytest.raises(OmnigraphError, match="schemaChanges"):
+        read(graph, startingVersion="earliest", schemaChanges="perhaps")
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,26 @@ def test_tasks_find_what_this_process_finds(
         assert sorted(json.dumps(as_net(row), sort_keys=True) for row in rows) == sorted(net)
 
 
+def test_tasks_go_across_schema_changes_as_this_process_does(tmp_path: Path) -> None:
+    graph = new_graph(tmp_path)
+    load(graph, *(doc(f"d{number}", note="x", rank=1.5) for number in range(4)))
+    start = ReadTarget.commit(graph.list_commits()[0].graph_commit_id)
+    later = SCHEMA.replace("note: String?  rank: F64?", 'said: String? @rename_from("note")')
+    graph.apply_schema(later.replace("body: Blob?", "body: Blob?  size: I32 @default(3)"))
+    load(graph, doc("d1", said="x", size=3), doc("d2", said="y", size=3), doc("new", size=4))
+    graph.mutate('query d() { delete Doc where slug = "d3" }')
+    main = ReadTarget.branch("main")
+    for before, after in ((start, main), (main, start)):
+        pair = both(graph, before, after)
+        plan = plan_diff(*pair, Selection(), repository_of(graph).store.settings, bucket_rows=2)
+        header, *local = changes_between(*pair, Selection())
+        assert header.keys() == {"schema_changes"}
+        rows = sorted(by_tasks(plan), key=lambda row: row["id"])
+        assert [as_change(row) for row in rows] == local
+    _, *local = changes_between(*both(graph, start, main), Selection())
+    assert [change["id"] for change in local] == ["d2", "d3", "new"]
+
+
 def test_only_fragments_that_differ_have_a_task(tmp_path: Path) -> None:
     graph = new_graph(tmp_path)
     load(graph, *(doc(f"d{number}") for number in range(50)))

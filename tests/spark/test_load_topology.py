@@ -16,8 +16,10 @@ import pytest
 
 from omnigraph.errors import UnavailableError
 from omnigraph.graph import Graph
-from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.table_state import TableState
+from omnigraph.search.topology.cache import Topologies, table_keys
 from omnigraph.search.topology.store import TopologyStore
+from omnigraph.search.topology.topology import TopologyStates
 from omnigraph.spark.load import topology as load_topology
 from omnigraph.spark.load.workers import Tuning
 from omnigraph.write.load.options import OnError
@@ -73,7 +75,10 @@ def stored(graph: Graph) -> Topologies:
 
 
 def leaves(graph: Graph, name: str) -> bool:
-    return stored(graph).is_at_hand(graph.snapshot(), graph.catalog().edge_types[name])
+    """Whether a file holds exactly these edges."""
+    edge, snapshot = graph.catalog().edge_types[name], graph.snapshot()
+    states = TopologyStates(*(TableState.of(snapshot.open(key)) for key in table_keys(edge)))
+    return TopologyStore(repository_of(graph).store, is_writable=False).has(states)
 
 
 def check(graph: Graph, *names: str) -> None:

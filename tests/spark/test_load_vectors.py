@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
+from omnigraph.schema.vector_key import VectorKey
 from omnigraph.search.embedding.errors import (
     EmbeddingDeadlineError,
     EmbeddingKeyMissingError,
@@ -112,7 +113,8 @@ def test_both_engines_fill_the_same_vectors_and_pay_for_the_same_texts(
                 else:
                     result = inline_load(graph, path, mode=WriteMode(mode), embed=embed_mode)
                 counts = (result.inserted, result.updated, result.unchanged)
-                known = session_of(graph).embeddings_table.known("Note", "vec").sort_by("id")
+                key = VectorKey.of(graph.catalog().node_types["Note"], "vec")
+                known = session_of(graph).embeddings_table.known(key).sort_by("id")
                 found.append((counts, sorted(sent(server)), known.to_pylist(), graph_lines(graph)))
     assert seen["spark"] == seen["local"]
     assert [texts for _, texts, *_ in map(tuple, seen["spark"])] == [

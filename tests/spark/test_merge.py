@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.merge.conflicts import MergeConflictError
-from omnigraph.merge.merger import Merger, MergeRequest
+from omnigraph.merge.merger import Merger
+from omnigraph.merge.request import MergeRequest
 from omnigraph.names import BranchName
 from omnigraph.progress import Progress
 from omnigraph.spark.jobs import Jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -40,3 +41,18 @@ def test_calls_are_made_here_when_no_thread_can_be_started() -> None:
     background = InThreads()
     background._pool.shutdown()
     assert background.start(threading.get_ident).result() == threading.get_ident()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:lance is not fork-safe")
+def test_a_forked_child_has_no_threads_and_does_not_wait_for_them() -> None:
+    background = InThreads()
+    background.start(threading.get_ident).result()
+    child = os.fork()
+    if child == 0:
+        try:
+            is_here = background.start(threading.get_ident).result(10) == threading.get_ident()
+        except TimeoutError:
+            os._exit(2)
+        os._exit(0 if is_here else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -22,6 +22,7 @@ from omnigraph.store.errors import (
     RefNotFoundError,
     StagedFilesLostError,
     StaleBaseError,
+    StoragePermissionError,
     WriteOutcomeUnknownError,
 )
 from omnigraph.store.filters import Comparison, OneOf
@@ -101,6 +102,29 @@ def test_a_committed_append_is_the_next_version_and_ours(store: Store) -> None:
     assert ages(store, committed.at) == {f"p{i}": i for i in range(4)}
     (made,) = store.datasets.transactions(LOCATION, first=committed.version, last=committed.version)
     assert (made.uuid, made.kind) == (staged.uuid, OperationKind.APPEND)
+
+
+def test_a_local_commit_leaves_no_copy_of_its_transaction(
+    local_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copies() -> list[str]:
+        return [info.path for info in local_store.objects.list(f"{LOCATION}/_transactions")]
+
+    base = create(local_store)
+    created = copies()
+    at = append(local_store, base, numbered(3)).at
+    at = local_store.datasets.commit_staged(
+        stage_upsert(local_store.datasets, at, people(["p1"]))
+    ).at
+    assert copies() == created
+
+    def refuse(path: str) -> None:
+        raise StoragePermissionError(path=path, reason="read-only folder")
+
+    monkeypatch.setattr(local_store.objects, "delete", refuse)
+    at = append(local_store, at, people(["x"])).at
+    assert "x" in ages(local_store, at)
+    assert len(copies()) == len(created) + 1
 
 
 def test_a_handle_never_changes(store: Store) -> None:
@@ -377,6 +401,17 @@ def test_fragments_of_another_lineage_are_refused(store: Store) -> None:
     fork = store.datasets.create_branch(LOCATION, "b.1", from_version=base.version)
     with pytest.raises(InvalidScanError, match="cannot be committed"):
         store.datasets.stage_append(fork, fragments=written)
+
+
+def test_few_written_rows_are_remembered_and_no_larger_table_for_them(store: Store) -> None:
+    at = append(store, create(store, numbered(2)), people(["a", "b"])).at
+    handle = store.datasets.open(LOCATION, version=at.version)
+    remembered = handle.written_rows(handle.fragments()[-1].fragment_id)
+    assert remembered is not None
+    assert remembered["id"].to_pylist() == ["a", "b"]
+    at = append(store, at, numbered(100_000).slice(70_000, 2)).at
+    handle = store.datasets.open(LOCATION, version=at.version)
+    assert handle.written_rows(handle.fragments()[-1].fragment_id) is None
 
 
 def test_tags_pin_versions_against_cleanup(store: Store) -> None:

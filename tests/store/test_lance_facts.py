@@ -36,6 +36,8 @@ from omnigraph.store.lance.layout import (
     index_path,
     manifest_path,
     max_fragment_id,
+    next_row_id,
+    oldest_version,
     tag_ref_path,
     transaction_path,
     transaction_summary,
@@ -939,3 +941,99 @@ def test_the_builder_says_nothing_that_scans_without_it_leave_out(tmp_path: Path
     said = {name.lstrip("_"): value for name, value in vars(builder).items() if value is not None}
     defaults = {name: value for name, value in said.items() if value is not False and name != "ds"}
     assert defaults == {"scan_in_order": True, "use_stats": True}
+
+
+def test_a_merge_refuses_another_nullability_and_a_projection_does_not(tmp_path: Path) -> None:
+    dataset = made(tmp_path)
+    required = PEOPLE.set(1, PEOPLE.field("age").with_nullable(False))
+    schema = lance.schema.LanceSchema.from_pyarrow(required)
+    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+    with pytest.raises(OSError, match="nullable"):
+        LanceDataset.commit(dataset, LanceOperation.Merge(fragments, schema), read_version=1)
+    projected = LanceDataset.commit(dataset, LanceOperation.Project(schema), read_version=1)
+    assert not projected.schema.field("age").nullable
+    assert projected.to_table().num_rows == 20
+
+
+def test_files_of_added_columns_follow_that_of_the_rows(tmp_path: Path) -> None:
+    dataset = made(tmp_path)
+    [fragment] = dataset.get_fragments()
+    first = fragment.metadata.files[0].path
+    more = pa.table({"size": range(20)}).to_reader()
+    after, schema = fragment.merge_columns(more)
+    assert next(file.path for file in after.files) == first
+    merged = LanceDataset.commit(dataset, LanceOperation.Merge([after], schema), read_version=1)
+    assert merged.to_table()["size"].to_pylist() == list(range(20))
+    assert next(file.path for file in merged.get_fragments()[0].metadata.files) == first
+
+
+def test_a_dropped_column_stays_in_its_file(tmp_path: Path) -> None:
+    dataset = made(tmp_path)
+    [before] = dataset.get_fragments()[0].metadata.files
+    dataset.drop_columns(["age"])
+    [after] = dataset.get_fragments()[0].metadata.files
+    assert (after.path, after.fields) == (before.path, before.fields)
+
+
+# -- fragments that come from a branch -------------------------------------------------------------
+
+
+def test_fragments_without_row_ids_are_numbered_in_their_order(tmp_path: Path) -> None:
+    """`store.lance.links` knows the ids of new rows before the commit."""
+    dataset = made(tmp_path)
+    first = next_row_id(dataset._ds.serialized_manifest())
+    assert first == 20
+    one, kept, two = (written(dataset, *ids) for ids in (("a", "b"), ("p1", "a"), ("c",)))
+    kept[0].row_id_meta = RowIdSequence([1, first + 1]).to_inline_metadata()
+    trimmed = dataset.get_fragment(0).delete_rows([1])
+    fragments = [*one, *kept, *two]
+    for number, fragment in enumerate(fragments, 7):
+        fragment.id = number
+    operation = LanceOperation.Update(updated_fragments=[trimmed], new_fragments=fragments)
+    after = commit(dataset, Transaction(dataset.version, operation))
+    assert [fragment.fragment_id for fragment in after.get_fragments()] == [0, 7, 8, 9]
+    assert next_row_id(after._ds.serialized_manifest()) == first + 3
+    numbered_rows = [
+        RowIdSequence.from_inline_metadata(after.get_fragment(number).metadata.row_id_meta)
+        .to_pyarrow()
+        .to_pylist()
+        for number in (7, 8, 9)
+    ]
+    assert numbered_rows == [[first, first + 1], [1, first + 1], [first + 2]]
+
+
+def test_a_commit_derives_the_versions_of_rows_whatever_a_fragment_says(tmp_path: Path) -> None:
+    """So `store.lance.links` takes no fragment with rows that the source has only moved."""
+    dataset = made(tmp_path)
+    [fragment] = written(dataset, "p1")
+    known = dataset.get_fragment(0).metadata
+    fragment.row_id_meta = RowIdSequence([1]).to_inline_metadata()
+    fragment.last_updated_at_version_meta = known.last_updated_at_version_meta
+    trimmed = dataset.get_fragment(0).delete_rows([1])
+    operation = LanceOperation.Update(updated_fragments=[trimmed], new_fragments=[fragment])
+    after = commit(dataset, Transaction(dataset.version, operation))
+    made_of = json.loads(after.get_fragment(1).metadata.last_updated_at_version_meta.json())
+    assert oldest_version(bytes(made_of["inline"])) == after.version == 2
+    columns = ["_row_created_at_version", "_row_last_updated_at_version"]
+    rows = after.to_table(columns=columns, filter="id = 'p1'").to_pylist()
+    assert rows == [dict(zip(columns, (1, 2), strict=True))]
+
+
+def test_a_branch_goes_on_with_the_versions_of_what_it_was_cut_from(tmp_path: Path) -> None:
+    """`store.lance.links` compares versions of rows with that of the base."""
+    first = made(tmp_path)
+    dataset = commit(first, append(first, NEWCOMER))
+    branch = dataset.create_branch("b")
+    assert branch.version == dataset.version == 2
+    assert commit(branch, append(branch, "c")).version == 3
+
+
+def test_the_file_of_a_branch_says_what_it_was_cut_from(tmp_path: Path) -> None:
+    """`LanceRefs.branch` reads it: listing fails when any other one is torn."""
+    dataset = made(tmp_path)
+    branch = dataset.create_branch("a/x")
+    commit(branch, append(branch, NEWCOMER)).create_branch("b", ("a/x", 2))
+    refs = [
+        json.loads((tmp_path / branch_ref_path("t", name)).read_text()) for name in ("a/x", "b")
+    ]
+    assert [(ref["parentBranch"], ref["parentVersion"]) for ref in refs] == [(None, 1), ("a/x", 2)]

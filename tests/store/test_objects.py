@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from omnigraph.store.durability import DiskFlusher
 from omnigraph.store.errors import (
+    CopyRefusedError,
     CorruptObjectError,
     InvalidLocationError,
     ObjectChangedError,
@@ -51,6 +53,47 @@ def test_what_is_put_is_read_back_with_its_tag(objects: ObjectStore) -> None:
     newer = objects.put("a/b.json", b"two")
     assert newer != tag
     assert objects.get("a/b.json").data == b"two"
+
+
+def test_a_copy_stays_when_the_first_name_goes(objects: ObjectStore) -> None:
+    objects.put("a/x", b"one")
+    objects.put("b/c/y", b"what a dead process has left")
+    objects.copy("a/x", "b/c/y")
+    objects.copy("a/x", "b/c/y")
+    objects.delete("a/x")
+    assert objects.get("b/c/y").data == b"one"
+    assert [info.path for info in objects.list()] == ["b/c/y"]
+
+
+def test_nothing_can_be_copied_from_nowhere(objects: ObjectStore) -> None:
+    with pytest.raises(ObjectNotFoundError):
+        objects.copy("a/x", "b/y")
+    assert objects.list() == ()
+
+
+def test_a_local_copy_is_young_and_shares_the_bytes(tmp_path: Path) -> None:
+    """An unfinished write is spared by the age of its files."""
+    objects = LocalObjectStore(parse_root(tmp_path))
+    objects.put("x", b"one")
+    os.utime(tmp_path / "x", (1, 1))
+    objects.copy("x", "y")
+    assert (tmp_path / "y").samefile(tmp_path / "x")
+    assert (tmp_path / "y").stat().st_mtime > 1
+    objects.put("z", b"two")
+    objects.copy("x", "z")
+    assert (tmp_path / "z").samefile(tmp_path / "x")
+    assert objects.leftovers() == ()
+
+
+def test_a_disk_that_has_no_links_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_target: Path, _source: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    objects = LocalObjectStore(parse_root(tmp_path))
+    objects.put("x", b"one")
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    with pytest.raises(CopyRefusedError, match="no second name"):
+        objects.copy("x", "y")
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
@@ -236,7 +279,7 @@ def test_a_durable_put_flushes_file_before_name_and_directory_after(tmp_path: Pa
     root = tmp_path / "graph"
     flusher = DiskFlusher(root)
     flushed: list[Path] = []
-    flusher.sync = flushed.append
+    flusher.sync = lambda path: flushed.append(Path(path))
     objects = LocalObjectStore(parse_root(root), flusher)
     objects.put("__recovery/1.json", b"{}")
     assert flushed[0].name.startswith(".og-put-"), "the bytes come first"

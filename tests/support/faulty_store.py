@@ -38,12 +38,14 @@ from omnigraph.store.records import (
     BranchInfo,
     CleanupReport,
     CleanupRequest,
+    ColumnSource,
     CommittedRange,
     CompactionOptions,
     CompactionResult,
     CompactionTask,
     DatasetVersion,
     IndexSpec,
+    LinkedRows,
     NeededFile,
     Rows,
     StagedTransaction,
@@ -132,6 +134,10 @@ class FaultyObjectStore:
         return self._plan.effect(
             "objects.put_if_match", path, lambda: self._inner.put_if_match(path, data, tag=tag)
         )
+
+    def copy(self, path: str, to_path: str) -> None:
+        """Give the bytes of an object another name."""
+        self._plan.effect("objects.copy", path, lambda: self._inner.copy(path, to_path))
 
     def delete(self, path: str) -> None:
         """Remove an object if it is there."""
@@ -317,6 +323,42 @@ class FaultyDatasetStore:
             ),
         )
 
+    def stage_columns(
+        self, base: DatasetVersion, schema: pa.Schema, sources: Mapping[str, ColumnSource]
+    ) -> StagedTransaction:
+        """Prepare other columns."""
+        return self._effect(
+            "stage_columns",
+            base.location,
+            lambda: self._inner.stage_columns(base, schema, sources),
+        )
+
+    def linked_rows(
+        self, source: DatasetVersion, target: DatasetVersion, *, base: DatasetVersion
+    ) -> LinkedRows | None:
+        """Find what a source has over a target."""
+        return self._read(
+            "linked_rows",
+            source.location,
+            lambda: self._inner.linked_rows(source, target, base=base),
+        )
+
+    def stage_linked(self, base: DatasetVersion, rows: LinkedRows) -> StagedTransaction:
+        """Prepare to take over the files of a source."""
+        return self._effect(
+            "stage_linked", base.location, lambda: self._inner.stage_linked(base, rows)
+        )
+
+    def stage_linked_create(
+        self, location: str, schema: pa.Schema, source: DatasetVersion
+    ) -> StagedTransaction | None:
+        """Prepare a new dataset with the files of another one."""
+        return self._effect(
+            "stage_linked_create",
+            location,
+            lambda: self._inner.stage_linked_create(location, schema, source),
+        )
+
     def stage_create_index(
         self,
         base: DatasetVersion,
@@ -463,6 +505,28 @@ class FaultyDatasetStore:
             location,
             lambda: self._inner.cleanup(location, request, branch=branch, preview=preview),
         )
+
+    def pack_versions(
+        self, location: str, *, branch: str | None = None, with_files: bool = False
+    ) -> int:
+        """Put the files of old versions together."""
+        return self._effect(
+            "pack_versions",
+            location,
+            lambda: self._inner.pack_versions(location, branch=branch, with_files=with_files),
+        )
+
+    def has_versions_to_pack(self, location: str, *, branch: str | None = None) -> bool:
+        """Return whether there are enough old versions."""
+        return self._read(
+            "has_versions_to_pack",
+            location,
+            lambda: self._inner.has_versions_to_pack(location, branch=branch),
+        )
+
+    def packed_versions(self, path: str) -> frozenset[int]:
+        """Return the versions in a pack."""
+        return self._read("packed_versions", path, lambda: self._inner.packed_versions(path))
 
     def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
         """Return files that no version needs."""

@@ -71,6 +71,10 @@ class MemoryObjectStore:
                 raise ObjectChangedError(path=path, expected=tag)
             return self._write(path, data)
 
+    def copy(self, path: str, to_path: str) -> None:
+        """Give the bytes of an object another name."""
+        self.put(to_path, self.get(path).data)
+
     def delete(self, path: str) -> None:
         """Remove an object if it is there."""
         with self._lock:

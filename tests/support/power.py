@@ -20,7 +20,8 @@ from pathlib import Path
 
 from omnigraph.store import Store
 from omnigraph.store.durability import DiskFlusher, fsync_path
-from omnigraph.store.lance.layout import transaction_summary
+from omnigraph.store.lance import packing
+from omnigraph.store.lance.layout import manifest_path, transaction_summary
 from omnigraph.store.records import OperationKind
 
 HINT = "latest_version_hint.json"
@@ -68,8 +69,9 @@ class Shadow:
                 self._settle(path)
         self.store.flusher.sync = self._sync
 
-    def _sync(self, path: Path) -> None:
-        fsync_path(path)
+    def _sync(self, name: str) -> None:
+        fsync_path(name)
+        path = Path(name)
         with self._guard:
             if self.on_flush is not None:
                 self.on_flush(path)
@@ -130,9 +132,19 @@ def _close_all(held: dict[int, int]) -> None:
         os.close(descriptor)
 
 
+def _committed(transaction: Path) -> Path:
+    """Return the version file that the commit of a transaction makes."""
+    version = int(transaction.name.partition("-")[0]) + 1
+    return transaction.parents[1] / manifest_path("", None, version).lstrip("/")
+
+
 def _is_expendable(path: Path) -> bool:
-    """Whether Lance works without a file, or with any content in it; guard tests say so."""
+    """Whether a file may be missing, or hold anything: of Lance's files guard tests say so."""
+    if path.name == packing.LOCK:
+        return True  # Whoever needs it makes it.
     if path.suffix == ".txn":
-        # The version itself carries a copy of what these kinds of transaction did.
-        return transaction_summary(path.read_bytes())[1] in _INLINE_KINDS
+        # The version itself carries a copy of what these kinds of transaction did. A view of a
+        # staged transaction leaves its file, and the commit writes and flushes it again.
+        is_copy = transaction_summary(path.read_bytes())[1] in _INLINE_KINDS
+        return is_copy or not _committed(path).exists()
     return path.name == HINT

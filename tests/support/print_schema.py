@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Final
 
 from omnigraph.schema.language.quote import quote
+from omnigraph.schema.language.spell import number_text
 from omnigraph.schema.language.tree import (
     AnnotationDecl,
     Declaration,
     EdgeDecl,
     InterfaceDecl,
     NodeDecl,
-    Number,
     PropertyDecl,
     RuleDecl,
     SchemaTree,
@@ -81,17 +80,7 @@ def _annotation(annotation: AnnotationDecl) -> str:
 def _rule(rule: RuleDecl) -> str:
     members = ", ".join(rule.fields)
     if rule.kind == "range":
-        return f"@range({members}, {_number(rule.min)}..{_number(rule.max)})"
+        return f"@range({members}, {number_text(rule.min)}..{number_text(rule.max)})"
     if rule.pattern is not None:
         return f"@check({members}, {quote(rule.pattern)})"
     return f"@{rule.kind}({members})"
-
-
-def _number(value: Number | None) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, int):
-        return str(value)
-    # The language has no exponents.
-    digits = format(Decimal(repr(value)), "f")
-    return digits if "." in digits else f"{digits}.0"

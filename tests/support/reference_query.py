@@ -370,10 +370,12 @@ class Reference:
 
     # -- expressions ----------------------------------------------------------------------------
 
-    def _typed(self, expression: tree.Expr, env: Env) -> Typed:
+    def _typed(self, expression: tree.Expr, env: Env) -> Typed:  # noqa: PLR0911 - one line per kind
         match expression:
             case tree.Literal():
                 return Typed(_literal(expression), None, is_column=False)
+            case tree.AllRows():
+                return Typed(1, None, is_column=False)
             case tree.Now():
                 return Typed(self.now_ms, None, is_column=False)
             case tree.Variable(name) if name in self.params:

@@ -1,4 +1,7 @@
-"""Every kind of migration step, for the tests that want each of them covered."""
+"""Every kind of step that a migration can have, for the tests that want each of them covered.
+
+A difference, which is no migration, has `RetypeProperty` too.
+"""
 
 from __future__ import annotations
 
@@ -9,5 +12,8 @@ from omnigraph.schema.migration import steps
 STEP_KINDS: Final[tuple[type[steps.Step], ...]] = tuple(
     found
     for found in vars(steps).values()
-    if isinstance(found, type) and issubclass(found, steps.Step) and getattr(found, "kind", "")
+    if isinstance(found, type)
+    and issubclass(found, steps.Step)
+    and getattr(found, "kind", "")
+    and found is not steps.RetypeProperty
 )

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from omnigraph.graph import Graph
+from support.groups import run_together
+from support.linked import links_of_any_size
 from support.places import SCHEMA, Place, add
 
 BRANCH = "dev"
@@ -16,6 +18,12 @@ RENAMED = (
     .replace("age: I32?\n}\n\nnode City", "years: I64? @rename_from(age)\n}\n\nnode City")
     .replace("node City {", 'node Town @rename_from("City") {')
 ) + "\nnode Extra { code: String @key }\n"
+REFORMED = RENAMED.replace("    years:", "    level: I32 @default(1)\n    years:")
+SHRUNK = REFORMED.replace("edge Knows: Human -> Human", "")
+SLIM = SCHEMA.replace("    age: I32?\n", "", 1)
+WIDER = SCHEMA.replace("age: I32?", "age: I32?\n    motto: String?", 1) + (
+    "\nnode Extra { code: String @key }\n"
+)
 ANOTHER = "\nnode Later { code: String @key }\n"
 
 _PEOPLE = b"""\
@@ -110,12 +118,42 @@ def _two_branches(graph: Graph) -> None:
     _main_changed(graph)
 
 
+def _beside(graph: Graph) -> None:
+    """A second branch that has changed no table that the first one has changed."""
+    _ahead(graph)
+    graph.branch_create(OTHER)
+
+
 def _undoable(graph: Graph) -> None:
     """A commit of every kind of change, and later ones on other rows."""
     _small(graph)
     graph.load(_SOCIETY, mode="append")
     _changed(graph, "main", actor_id=_UNDONE)
     _main_changed(graph)
+
+
+def _reformed(graph: Graph) -> None:
+    """Both sides have changed rows, and the branch its schema: names, columns and types."""
+    _small(graph)
+    graph.load(_SOCIETY, mode="append")
+    graph.branch_create(BRANCH)
+    graph.apply_schema(REFORMED, branch=BRANCH)
+    graph.mutate(
+        'query q() { insert Human { name: "new", years: 5000000000 } insert Extra { code: "x" }'
+        ' update Human set { level: 7 } where name = "ann" delete Human where name = "bob" }',
+        branch=BRANCH,
+    )
+    _main_changed(graph)
+
+
+def _reformed_main(graph: Graph) -> None:
+    """The schema of `main` has changed since the branch was cut, and rows of both."""
+    _small(graph)
+    graph.load(_SOCIETY, mode="append")
+    graph.branch_create(BRANCH)
+    graph.apply_schema(SHRUNK)
+    graph.mutate('query q() { insert Human { name: "new" } insert Extra { code: "x" } }')
+    graph.mutate('query q() { insert Person { name: "mine" } }', branch=BRANCH)
 
 
 Scene = Callable[[Graph], None]
@@ -181,6 +219,14 @@ def _merge(source: str, target: str = "main") -> Step:
     return lambda graph: graph.branch_merge(source, target)
 
 
+def _linked_merge(source: str, target: str = "main") -> Step:
+    def step(graph: Graph) -> object:
+        with links_of_any_size():
+            return graph.branch_merge(source, target)
+
+    return step
+
+
 def _merged(source: str, target: str = "main") -> Callable[[Graph], bool]:
     """One commit joins the two heads, and a second merge finds nothing to do."""
 
@@ -220,6 +266,18 @@ WRITES = [
     _job("load overwrite", _load(_PEOPLE, "overwrite")),
     _job("load with cascade", _load(_LONE, "overwrite", cascade=True)),
     _job("schema apply", lambda graph: graph.apply_schema(RENAMED)),
+    _job(
+        "schema apply on a branch",
+        lambda graph: graph.apply_schema(WIDER),
+        branch=BRANCH,
+        scene=_branched,
+    ),
+    _job(
+        "hard drop on a branch",
+        lambda graph: graph.apply_schema(SLIM, allow_data_loss=True),
+        branch=BRANCH,
+        scene=_ahead,
+    ),
     _job("ensure indices", lambda graph: graph.ensure_indices(), is_physical=True),
     _job("optimize", lambda graph: graph.optimize(), is_physical=True),
 ]
@@ -230,6 +288,21 @@ MERGES = [
         scene=_ahead,
         complete_at=_CONFIRMED,
         is_settled=_merged(BRANCH),
+    ),
+    _job(
+        "merge by link",
+        _linked_merge(BRANCH),
+        scene=_ahead,
+        complete_at=_CONFIRMED,
+        is_settled=_merged(BRANCH),
+    ),
+    _job(
+        "merge by link into a branch",
+        _linked_merge(BRANCH, OTHER),
+        branch=OTHER,
+        scene=_beside,
+        complete_at=_CONFIRMED,
+        is_settled=_merged(BRANCH, OTHER),
     ),
     _job(
         "merge three ways",
@@ -261,7 +334,70 @@ MERGES = [
         complete_at=_CONFIRMED,
         is_settled=_merged(BRANCH, OTHER),
     ),
+    _job(
+        "merge a schema",
+        _merge(BRANCH),
+        scene=_reformed,
+        complete_at=_CONFIRMED,
+        is_settled=_merged(BRANCH),
+    ),
+    _job(
+        "merge a schema by link",
+        _linked_merge(BRANCH),
+        scene=_reformed,
+        complete_at=_CONFIRMED,
+        is_settled=_merged(BRANCH),
+    ),
+    _job(
+        "merge a schema into a branch",
+        _merge("main", BRANCH),
+        branch=BRANCH,
+        scene=_reformed_main,
+        complete_at=_CONFIRMED,
+        is_settled=_merged("main", BRANCH),
+    ),
     _job("revert", _revert, scene=_undoable, complete_at=_CONFIRMED, is_settled=_reverted),
 ]
 JOBS = WRITES + MERGES
 JOBS_BY_NAME = {job.name: job for job in JOBS}
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+GROUP_NAMES = ("first", "second", "third")
+"""The nodes that the members insert, each with an edge to it."""
+
+
+def members_in(graph: Graph) -> list[str]:
+    """Return whose rows are there; of each member the node and the edge, or neither."""
+    snapshot = graph.refresh()
+    people = snapshot.open("node:Person").scan().read_all()["id"].to_pylist()
+    known = snapshot.open("edge:Knows").scan().read_all()["dst"].to_pylist()
+    for name in GROUP_NAMES:
+        assert people.count(name) == known.count(name) <= 1, f"half of {name}, or twice"
+    return [name for name in GROUP_NAMES if name in people]
+
+
+class GroupJob(Job):
+    """Writes that are committed as one group: each of its steps is a member."""
+
+    def run(self, graph: Graph) -> None:
+        """Run the members that are not there yet."""
+        missing = [GROUP_NAMES.index(name) for name in GROUP_NAMES if name not in members_in(graph)]
+        for answer in run_together(graph, [self.steps[number] for number in missing]):
+            if answer.error is not None:
+                raise answer.error
+
+
+GROUP = GroupJob(
+    "group",
+    tuple(
+        _mutation(
+            f'insert Person {{ name: "{name}" }} insert Knows {{ from: "ann", to: "{name}" }}'
+        )
+        for name in GROUP_NAMES
+    ),
+)
+"""It is in no list of jobs: where a member fails, those behind it are tried again, so more contents
+are legal than those between its steps."""

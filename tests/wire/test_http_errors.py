@@ -17,7 +17,7 @@ from omnigraph.merge.conflicts import ReadSetConflictError
 from omnigraph.recovery.settle import RecoveryStoppedError
 from omnigraph.wire.http_errors import DETAILS, error_of, http_error
 from omnigraph.wire.responses import ErrorOutput
-from omnigraph.write.commit.committer import WriteUnsettledError
+from omnigraph.write.commit.phases import WriteUnsettledError
 from omnigraph.write.stage.external_blobs import BlobSourceUnreadableError
 
 ROWS: list[tuple[OmnigraphError, int, str | None, dict[str, Any]]] = [

@@ -153,6 +153,19 @@ def test_a_changed_text_gets_a_new_vector_and_a_given_vector_stays(
     assert vectors(graph)["a"] not in (None, GIVEN)
 
 
+def test_a_vector_is_still_ours_after_type_and_property_were_renamed(
+    graph: Graph, server: EmbeddingServer
+) -> None:
+    insert(graph, "a", text="x")
+    insert(graph, "b", text="z")
+    renamed = SCHEMA.replace("node Note", 'node Memo @rename_from("Note")')
+    graph.apply_schema(renamed.replace("vec: Vector(4)?", "line: Vector(4)? @rename_from(vec)"))
+    assert graph.embed().embedded_records == 0
+    graph.mutate('query q() { update Memo set { text: "y" } where key = "a" }')
+    graph.mutate('query q() { update Memo set { rank: 1 } where key = "b" }')
+    assert sent(server) == ["x", "z", "y"]
+
+
 def test_a_vector_that_replaces_one_of_ours_counts_as_given(
     graph: Graph, server: EmbeddingServer
 ) -> None:

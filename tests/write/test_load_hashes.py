@@ -88,6 +88,9 @@ def test_rows_are_found_by_their_ids_however_they_are_divided(
         assert found.tolist() == expected
         pairs = SCHEME.pairs(pa.array(wanted, pa.utf8()))
         assert lookup.rows_of(HashPairs(pairs.first, pairs.second)).tolist() == expected
+        places, numbers = lookup.hits(pa.array(wanted, pa.utf8()), SCHEME)
+        hits = [(n, row) for n, row in enumerate(expected) if row >= 0]
+        assert list(zip(places.tolist(), numbers.tolist(), strict=True)) == hits
 
 
 @given(NAMES, MEMORY, st.integers(1, 5))

@@ -1,4 +1,4 @@
-"""Schema apply: the lock, the only-main rule, drops, and what happens beside other writers."""
+"""Schema apply: the lock, drops, and what happens beside other writers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from omnigraph import failpoints
 from omnigraph.errors import ConflictError, NotFoundError, OmnigraphError
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.manifest.errors import SchemaApplyInProgressError, SchemaMovedError
-from omnigraph.manifest.layout import MANIFEST
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName
 from omnigraph.store.records import ScanRequest
 from omnigraph.values import STABLE_PROPERTY_ID
 from omnigraph.write.rules.stored_checks import StoredRowsError
-from omnigraph.write.schema_apply import BranchesInTheWayError, SchemaApplyRunningError
+from omnigraph.write.schema_apply import SchemaApplyRunningError
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, add, ids, repository_of
 from support.sweep_jobs import RENAMED
 
@@ -32,14 +32,14 @@ def make_stale_lock(graph: Graph) -> None:
 
 
 def has_lock(graph: Graph) -> bool:
-    return repository_of(graph).branches.has_schema_lock()
+    return repository_of(graph).branches.has_schema_lock(MAIN_INCARNATION)
 
 
 def test_the_result_has_the_shape_of_the_contract(place: Place) -> None:
     graph = place.init()
     result = graph.apply_schema(WIDER, actor_id="eva")
     shape = result.to_json()
-    assert set(shape) == {"supported", "applied", "graph_manifest_version", "steps"}
+    assert set(shape) == {"branch", "supported", "applied", "graph_manifest_version", "steps"}
     assert (shape["supported"], shape["applied"]) == (True, True)
     assert shape["graph_manifest_version"] == graph.snapshot().manifest_version
     commit = graph.list_commits()[0]
@@ -52,16 +52,6 @@ def test_a_text_that_differs_only_in_comments_is_not_stored(place: Place) -> Non
     result = graph.apply_schema(SCHEMA + "\n// a comment\n")
     assert (result.applied, result.graph_manifest_version) == (False, before)
     assert graph.schema_source() == SCHEMA
-
-
-def test_other_branches_are_in_the_way_and_listed(place: Place) -> None:
-    graph = place.init()
-    graph.branch_create("b")
-    graph.branch_create("a")
-    with pytest.raises(BranchesInTheWayError, match="found non-main branches: a, b"):
-        graph.apply_schema(WIDER)
-    assert graph.schema_source() == SCHEMA
-    assert not has_lock(graph)
 
 
 def test_rows_that_do_not_fit_are_counted_and_listed_in_the_details(place: Place) -> None:
@@ -167,7 +157,7 @@ def test_a_second_apply_is_refused_while_one_is_under_way(place: Place) -> None:
     add(graph, "ann")
     repository = repository_of(graph)
     with repository.branch_locks.take(BranchName(MAIN), operation_id="OP"):
-        repository.branches.set_schema_lock()
+        repository.branches.set_schema_lock(MAIN_INCARNATION)
         with pytest.raises(SchemaApplyRunningError, match="schema apply is already in progress"):
             place.open().apply_schema(WIDER)
         other = place.open()
@@ -180,7 +170,7 @@ def test_a_second_apply_is_refused_while_one_is_under_way(place: Place) -> None:
             other.ensure_indices()
         with pytest.raises(SchemaApplyInProgressError, match="load is unavailable"):
             other.load(b'{"type":"Person","data":{"name":"x"}}\n', mode="append")
-        repository.branches.clear_schema_lock()
+        repository.branches.clear_schema_lock(MAIN_INCARNATION)
     assert graph.apply_schema(WIDER).applied
 
 

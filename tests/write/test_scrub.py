@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport, maintenance
+from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.maintenance import background
+from omnigraph.maintenance import scrub as scrubbing
 from omnigraph.maintenance.scrub import scrub
 from omnigraph.maintenance.scrub_report import ScrubRequest, ScrubShareError
 from omnigraph.manifest import Repository, checksums
@@ -114,7 +115,7 @@ def test_what_the_background_thread_has_not_recorded_yet_is_recorded_first(
         session_of(graph).background._record_pending()
         return scrub(repository, request)
 
-    monkeypatch.setattr(maintenance, "scrub", overtaken)
+    monkeypatch.setattr(scrubbing, "scrub", overtaken)
     monkeypatch.setattr(background, "PAUSE_S", 60.0)
     with settled(place.init()) as graph:
         graph.mutate('query q() { insert Person { name: "ann" } }')

@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph import Graph
+from omnigraph.graph.session import LateWriteSide
 from omnigraph.store import connect
 from omnigraph.store.errors import ObjectExistsError
 from omnigraph.store.objects.protocol import ObjectStore
@@ -171,7 +172,9 @@ def with_young_records(graph: Graph) -> Graph:
     """Return a graph to which every staging record is one of a job that is alive."""
     objects = repository_of(graph).store.objects
     records = YoungRecords(objects, WrongClock(2 * DAY_S))
-    return Graph(replace(session_of(graph), staging=records))
+    session = session_of(graph)
+    writing = replace(session.writing.get(), staging=records)
+    return Graph(replace(session, writing=LateWriteSide(lambda: writing)))
 
 
 @pytest.mark.parametrize("is_alive", [True, False])

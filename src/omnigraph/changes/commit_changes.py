@@ -12,14 +12,16 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from omnigraph.changes.diff import ChangeGapError, TypeChanges, snapshot_changes
+from omnigraph.changes.diff import Boundary, ChangeGapError, TypeChanges, snapshot_changes
 from omnigraph.changes.images import row_images
 from omnigraph.changes.selection import Op, Selection
 from omnigraph.changes.tokens import Position, decode, digest, encode, find_position, require
+from omnigraph.changes.type_pairs import schema_changes
 from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
@@ -108,12 +110,12 @@ class _Type:
 
 
 def _typed(
-    before: Snapshot, after: Snapshot, selection: Selection, *, refuse_new_types: bool
+    before: Snapshot, after: Snapshot, selection: Selection, boundary: Boundary
 ) -> tuple[_Type, ...]:
     """Find the changes between two snapshots and sort them."""
     found = [
         _Type(changes, type_identity(after, changes.pair.entity_type), _items(changes, selection))
-        for changes in snapshot_changes(before, after, selection, refuse_new_types=refuse_new_types)
+        for changes in snapshot_changes(before, after, selection, boundary=boundary)
     ]
     return tuple(sorted(found, key=lambda one: (one.is_edge, one.type_id)))
 
@@ -131,30 +133,66 @@ def _items(changes: TypeChanges, selection: Selection) -> tuple[tuple[str, Op, i
 def changes_between(
     before: Snapshot, after: Snapshot, selection: Selection
 ) -> Iterator[dict[str, Any]]:
-    """Yield what differs between two snapshots, with the rows of both sides."""
-    for one in _typed(before, after, selection, refuse_new_types=False):
+    """Yield what differs between two snapshots, with the rows of both sides.
+
+    Where the schemas differ, the first item is `{"schema_changes": [step]}`.
+    """
+    yield from schema_header(before, after)
+    for one in _typed(before, after, selection, Boundary.OPEN):
         for start in range(0, len(one.items), _IMAGES_AT_ONCE):
             changes = _with_images(one, one.items[start : start + _IMAGES_AT_ONCE])
             yield from (change for _, change in changes)
 
 
+def schema_header(before: Snapshot, after: Snapshot) -> Iterator[dict[str, Any]]:
+    """Yield what a list of changes begins with where the schemas differ."""
+    steps = schema_changes(before, after)
+    if steps:
+        yield {"schema_changes": list(steps)}
+
+
 class CommitDiff:
     """Everything that one commit changed, found once, returned from any position."""
 
-    def __init__(self, history: History, commit: GraphCommit, selection: Selection) -> None:
+    def __init__(
+        self,
+        history: History,
+        commit: GraphCommit,
+        selection: Selection,
+        *,
+        boundary: Boundary = Boundary.MATCHED,
+    ) -> None:
         self.commit = commit
+        self._boundary = boundary
         self._selection = selection
         self._history = history
 
     @cached_property
-    def _types(self) -> tuple[_Type, ...]:
+    def _snapshots(self) -> tuple[Snapshot, Snapshot]:
         parent = self.commit.parent_commit_id
         if parent is None:
             raise ParentlessCommitError(self.commit.graph_commit_id)
+        before = self._history.snapshot_of_commit(parent)
+        return before, self._history.snapshot_of_commit(self.commit.graph_commit_id)
+
+    @cached_property
+    def schema_changes(self) -> tuple[dict[str, Any], ...]:
+        """The steps by which the commit changed the schema, for a reader who goes across them."""
+        if self._boundary is Boundary.CLOSED:
+            return ()
+        with self._gaps():
+            return schema_changes(*self._snapshots)
+
+    @cached_property
+    def _types(self) -> tuple[_Type, ...]:
+        with self._gaps():
+            return _typed(*self._snapshots, self._selection, self._boundary)
+
+    @contextmanager
+    def _gaps(self) -> Iterator[None]:
+        """Turn versions that cleanup has removed into a gap of this commit."""
         try:
-            before = self._history.snapshot_of_commit(parent)
-            after = self._history.snapshot_of_commit(self.commit.graph_commit_id)
-            return _typed(before, after, self._selection, refuse_new_types=True)
+            yield
         except (VersionRemovedError, DatasetMissingError) as error:
             raise ChangeGapError(self.commit.graph_commit_id) from error
 
@@ -205,7 +243,9 @@ def _images(
 ) -> dict[tuple[Op, int], dict[str, Any]]:
     changes = one.changes
     handle = changes.before if is_before else changes.after
-    entity_type = changes.pair.owner_before if is_before else changes.pair.owner_after
+    sides = changes.pair.sides
+    entity_type = sides.before if is_before else sides.after
+    shown = sides.names_before if is_before else {}
     if handle is None or entity_type is None:
         return {}
     images: dict[tuple[Op, int], dict[str, Any]] = {}
@@ -214,7 +254,7 @@ def _images(
         if not rows_of_op:
             continue
         refs = changes.rows.updated_before if is_before and op is Op.UPDATE else changes.of(op)
-        found = row_images(handle, refs.row_ids[rows_of_op], entity_type)
+        found = row_images(handle, refs.row_ids[rows_of_op], entity_type, shown)
         images |= {(op, row): image for row, image in zip(rows_of_op, found, strict=True)}
     return images
 
@@ -240,6 +280,14 @@ def cause_of(commit: GraphCommit) -> dict[str, object]:
     return {name: value for name, value in cause.items() if value is not None}
 
 
+def block_header(
+    cause: dict[str, object], schema_changes: tuple[dict[str, Any], ...]
+) -> dict[str, object]:
+    """Return what the changes of a commit begin with, in their JSON form."""
+    steps: dict[str, object] = {"schema_changes": list(schema_changes)} if schema_changes else {}
+    return {"cause": cause, **steps}
+
+
 @dataclass(frozen=True)
 class CommitPage:
     """One page of the changes of a commit."""
@@ -247,10 +295,15 @@ class CommitPage:
     cause: dict[str, object]
     changes: list[dict[str, Any]] = field(default_factory=list)
     next_page_token: str | None = None
+    schema_changes: tuple[dict[str, Any], ...] = ()
+
+    def header(self) -> dict[str, object]:
+        """Return the JSON form without the changes."""
+        return block_header(self.cause, self.schema_changes)
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON form."""
-        shape: dict[str, object] = {"cause": self.cause, "changes": self.changes}
+        shape = self.header() | {"changes": self.changes}
         if self.next_page_token is not None:
             shape["next_page_token"] = self.next_page_token
         return shape
@@ -285,7 +338,7 @@ def commit_page(
             if last is None:
                 raise ValueError("the first change of a page is always included")
             token = encode("commit-page", bound | {"position": last.to_json()})
-            return CommitPage(cause_of(commit), changes, token)
+            return CommitPage(cause_of(commit), changes, token, diff.schema_changes)
         changes.append(change)
         last = position
-    return CommitPage(cause_of(commit), changes)
+    return CommitPage(cause_of(commit), changes, schema_changes=diff.schema_changes)

@@ -2,13 +2,17 @@
 
 Types are paired by identity: a rename is no change; a type that was dropped and created again is
 all deletes and then all inserts. Rows that were rewritten with equal values are not reported. The
-two sides may be on different branches.
+two sides may be on different branches and have different schemas: the earlier rows are then read as
+the later schema sees them. So a row is no difference because a property was added, dropped, renamed
+or widened; it is one where an added property has another value than the schema change gave it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,22 +25,22 @@ from omnigraph.changes.table_changes import (
     differing_fragments,
     table_changes,
 )
+from omnigraph.changes.type_pairs import TypePair, recreated, schema_changes, type_pairs
 from omnigraph.display import Display, Displayed
 from omnigraph.errors import ConflictError, NotFoundError
-from omnigraph.manifest import Entry, Snapshot
+from omnigraph.manifest import Snapshot
 from omnigraph.manifest.snapshot import open_entry
 from omnigraph.names import TableKey
-from omnigraph.schema import EntityType
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.errors import DatasetVersionNotFoundError
-from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, DatasetVersion, ScanRequest
+from omnigraph.store.records import ROW_ADDRESS, ROW_UPDATED, ScanRequest
 
 
 class SchemaBoundaryError(ConflictError):
     """Rows on both sides of a schema change cannot be compared."""
 
     code = "OG-SCHEMA-BOUNDARY"
-    hint = "compare two states with the same schema, or take a baseline"
+    hint = "poll with `--schema-changes deliver`, or compare the states: `omnigraph diff`"
     graph_commit_id: str
     type_name: str | None
 
@@ -56,6 +60,18 @@ class SchemaBoundaryError(ConflictError):
         return {"change_diff_refusal": refusal}
 
 
+class Boundary(Enum):
+    """Which schema changes a comparison goes across."""
+
+    OPEN = "open"
+    """All: a type that was dropped and created again is all deletes and then all inserts."""
+    MATCHED = "matched"
+    """All but a type that was dropped with rows, or created with rows, under a name that another
+    type has on the other side."""
+    CLOSED = "closed"
+    """None that changed the columns of a table with changes, or a type with rows."""
+
+
 class ChangeGapError(NotFoundError):
     """The changes of a commit are no longer known: cleanup has removed one of its versions."""
 
@@ -73,48 +89,13 @@ class ChangeGapError(NotFoundError):
 
 
 @dataclass(frozen=True)
-class TypePair:
-    """One type on both sides; a side that is None does not have it."""
-
-    before: Entry | None
-    after: Entry | None
-    owner_before: EntityType | None
-    owner_after: EntityType | None
-
-    @property
-    def entity_type(self) -> EntityType:
-        """The type as the later side names it."""
-        entity_type = self.owner_after or self.owner_before
-        if entity_type is None:
-            raise ValueError("a pair has at least one side")
-        return entity_type
-
-    @property
-    def table_key(self) -> str:
-        """The key as the later side names it."""
-        return self.entity_type.table_key
-
-    @property
-    def versions(self) -> tuple[DatasetVersion | None, DatasetVersion | None]:
-        """The published versions of both sides."""
-        old, new = self.before, self.after
-        return None if old is None else old.at, None if new is None else new.at
-
-    @property
-    def is_same(self) -> bool:
-        """Whether both sides hold the same rows: of one version, or none at all."""
-        if self.before is None or self.after is None:
-            return all(entry is None or not entry.row_count for entry in (self.before, self.after))
-        return self.before.at == self.after.at
-
-
-@dataclass(frozen=True)
 class TypeChanges:
     """What happened to the rows of one type."""
 
     pair: TypePair
     before: DatasetHandle | None
     after: DatasetHandle | None
+    """Both sides as they are stored."""
     rows: RowChanges
 
     def of(self, op: Op) -> RowRefs:
@@ -128,38 +109,24 @@ class TypeChanges:
                 return self.rows.deleted
 
 
-def type_pairs(before: Snapshot, after: Snapshot) -> list[TypePair]:
-    """Pair the types of two snapshots by identity: by key, edges first, older ones first."""
-    old, new = _entity_types(before), _entity_types(after)
-    nowhere = (None, None)
-    pairs = []
-    for location in old.keys() | new.keys():
-        old_entry, old_owner = old.get(location, nowhere)
-        new_entry, new_owner = new.get(location, nowhere)
-        pairs.append(TypePair(old_entry, new_entry, old_owner, new_owner))
-    return sorted(pairs, key=lambda pair: (pair.table_key, pair.after is not None))
-
-
 def changed_pairs(
-    before: Snapshot, after: Snapshot, *, refuse_new_types: bool = False
+    before: Snapshot, after: Snapshot, *, boundary: Boundary = Boundary.OPEN
 ) -> Iterator[TypePair]:
     """Yield the types whose published versions differ; reject those that cannot be compared."""
-    for pair in type_pairs(before, after):
-        if not pair.is_same:
-            _require_same_columns(pair, after.commit_id, refuse_new_types=refuse_new_types)
-            yield pair
+    pairs = type_pairs(before, after)
+    _require_comparable(pairs, after.commit_id, boundary)
+    yield from (pair for pair in pairs if not pair.is_same)
 
 
 def snapshot_changes(
-    before: Snapshot, after: Snapshot, selection: Selection, *, refuse_new_types: bool = False
+    before: Snapshot, after: Snapshot, selection: Selection, *, boundary: Boundary = Boundary.OPEN
 ) -> Iterator[TypeChanges]:
     """Yield what differs, one type at a time; types without a difference are left out.
 
-    A type that is not selected is still rejected when a schema change lies in between, because
-    whether a difference exists must not depend on the filter. `refuse_new_types` also rejects
-    types that were created or dropped with rows.
+    A type that is not selected is still rejected at a boundary, because whether a difference exists
+    must not depend on the filter.
     """
-    for pair in changed_pairs(before, after, refuse_new_types=refuse_new_types):
+    for pair in changed_pairs(before, after, boundary=boundary):
         if not selection.takes_type(pair.table_key):
             continue
         changes = _changes_of(pair, before, after)
@@ -170,37 +137,21 @@ def snapshot_changes(
 def differing_bytes(before: Snapshot, after: Snapshot, selection: Selection) -> int:
     """Return the size of the fragments that a comparison would read, from manifests alone."""
     return sum(
-        differing_fragments(*handles_of(pair, before, after)).data_bytes
+        differing_fragments(*views_of(pair, before, after)).data_bytes
         for pair in changed_pairs(before, after)
         if selection.takes_type(pair.table_key)
     )
 
 
-def _entity_types(snapshot: Snapshot) -> dict[str, tuple[Entry, EntityType]]:
-    catalog = snapshot.catalog
-    entity_types: list[EntityType] = [*catalog.node_types.values(), *catalog.edge_types.values()]
-    by_key: dict[str, EntityType] = {each.table_key: each for each in entity_types}
-    return {
-        entry.location: (entry, by_key[key])
-        for key, entry in snapshot.entries.items()
-        if key in by_key
-    }
-
-
-def _require_same_columns(pair: TypePair, commit_id: str, *, refuse_new_types: bool) -> None:
-    """Reject sides with other user columns; on request, also types created or dropped with rows."""
-    if pair.owner_before is None or pair.owner_after is None:
-        if refuse_new_types:
+def _require_comparable(pairs: list[TypePair], commit_id: str, boundary: Boundary) -> None:
+    """Reject what the kind of comparison does not show."""
+    if boundary is Boundary.MATCHED:
+        for pair in recreated(pairs):
             raise SchemaBoundaryError(commit_id, pair.entity_type.name)
-        return
-    if _columns(pair.owner_before) != _columns(pair.owner_after):
-        raise SchemaBoundaryError(commit_id, pair.entity_type.name)
-
-
-def _columns(entity_type: EntityType) -> frozenset[tuple[str, object, int | None]]:
-    return frozenset(
-        (name, prop.prop_type, prop.property_id) for name, prop in entity_type.properties.items()
-    )
+    if boundary is Boundary.CLOSED:
+        for pair in pairs:
+            if not pair.is_same and not pair.has_same_columns:
+                raise SchemaBoundaryError(commit_id, pair.entity_type.name)
 
 
 def handles_of(
@@ -217,10 +168,18 @@ def handles_of(
     return old, new
 
 
+def views_of(
+    pair: TypePair, before: Snapshot, after: Snapshot
+) -> tuple[DatasetHandle | None, DatasetHandle | None]:
+    """Open both sides of a type, the earlier one as the later schema sees it."""
+    old, new = handles_of(pair, before, after)
+    return None if old is None else pair.sides.view(old), new
+
+
 def _changes_of(pair: TypePair, before: Snapshot, after: Snapshot) -> TypeChanges:
     old, new = handles_of(pair, before, after)
     rows = table_changes(
-        old,
+        None if old is None else pair.sides.view(old),
         new,
         columns=pair.entity_type.arrow_schema.names,
         blobs=pair.entity_type.blob_properties,
@@ -236,6 +195,7 @@ class Difference(Displayed):
     to_manifest_version: int
     graph_branch: str | None
     changes: tuple[dict[str, object], ...]
+    schema_changes: tuple[dict[str, Any], ...] = ()
 
     def _display(self) -> Display:
         rows = [(change["op"], change["type_name"], change["id"]) for change in self.changes]
@@ -245,7 +205,9 @@ class Difference(Displayed):
     def to_json(self) -> dict[str, object]:
         """Return the JSON form."""
         counts = {op: sum(change["op"] == op for change in self.changes) for op in Op}
+        header = {"schema_changes": list(self.schema_changes)} if self.schema_changes else {}
         return {
+            **header,
             "from_graph_manifest_version": self.from_manifest_version,
             "to_graph_manifest_version": self.to_manifest_version,
             "graph_branch": self.graph_branch,
@@ -272,6 +234,7 @@ def difference(before: Snapshot, after: Snapshot, selection: Selection) -> Diffe
         after.manifest_version,
         None if branch == "main" else branch,
         tuple(found),
+        schema_changes(before, after),
     )
 
 

@@ -10,11 +10,15 @@
    ends before it.
 5. A cursor binds graph, history, branch, incarnation and filter. The server holds no state of a
    reader: delivery is at least once, to be applied by commit id.
+6. A commit that changed the schema of what it changed is an error, unless the reader asks for such
+   commits: then the block begins with the steps. Cursors are the same for both kinds of readers,
+   because they stand between commits; a page token inside such a block needs the same wish again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from omnigraph.changes.commit_changes import (
@@ -23,10 +27,11 @@ from omnigraph.changes.commit_changes import (
     Budget,
     CommitDiff,
     ParentlessCommitError,
+    block_header,
     cause_of,
     check_page,
 )
-from omnigraph.changes.diff import ChangeGapError, SchemaBoundaryError
+from omnigraph.changes.diff import Boundary, ChangeGapError, SchemaBoundaryError
 from omnigraph.changes.selection import Selection
 from omnigraph.changes.tokens import (
     CursorRejectedError,
@@ -41,6 +46,7 @@ from omnigraph.changes.tokens import (
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.history import History
+from omnigraph.names import choice
 
 COMMITS_DEFAULT: Final = 128
 COMMITS_MAX: Final = 512
@@ -56,6 +62,18 @@ class FeedStartError(InvalidInputError):
     found: str
 
 
+class SchemaChanges(StrEnum):
+    """What the feed does with a commit that changed the schema of what it changed."""
+
+    REFUSE = "refuse"
+    DELIVER = "deliver"
+
+    @property
+    def boundary(self) -> Boundary:
+        """Which schema changes the comparison of a commit goes across."""
+        return Boundary.CLOSED if self is SchemaChanges.REFUSE else Boundary.MATCHED
+
+
 @dataclass(frozen=True)
 class FeedRequest:
     """Where to continue and how much to return; at most one of the three starts is given."""
@@ -66,6 +84,8 @@ class FeedRequest:
     page_token: str | None = None
     limit: int = PAGE_CHANGES_DEFAULT
     commits_max: int = COMMITS_DEFAULT
+    schema_changes: str = SchemaChanges.REFUSE
+    """`refuse` or `deliver`."""
 
 
 @dataclass
@@ -74,10 +94,15 @@ class Block:
 
     cause: dict[str, object]
     changes: list[dict[str, Any]] = field(default_factory=list)
+    schema_changes: tuple[dict[str, Any], ...] = ()
+
+    def header(self) -> dict[str, object]:
+        """Return the JSON form without the changes."""
+        return block_header(self.cause, self.schema_changes)
 
     def to_json(self) -> dict[str, object]:
         """Return the JSON form."""
-        return {"cause": self.cause, "changes": self.changes}
+        return self.header() | {"changes": self.changes}
 
 
 @dataclass(frozen=True)
@@ -145,6 +170,7 @@ class Feed:
         """Return what has happened since a start."""
         check_page("commit_changes_page_changes", limit=PAGE_CHANGES_MAX, actual=request.limit)
         check_page("change_feed_page_commits", limit=COMMITS_MAX, actual=request.commits_max)
+        wish = choice(SchemaChanges, request.schema_changes, "treatment of schema changes")
         span = self._span(request)
         oldest_first = self._chain[::-1]
         first = self._numbers[span.done] + 1
@@ -153,7 +179,7 @@ class Feed:
         budget = Budget(request.limit)
         done, inside = span.done, span.inside
         for commit in oldest_first[first:last][: request.commits_max]:
-            diff = CommitDiff(self._history, commit, self._selection)
+            diff = CommitDiff(self._history, commit, self._selection, boundary=wish.boundary)
             try:
                 block, position = self._block(diff, inside, budget)
             except (ChangeGapError, SchemaBoundaryError, ParentlessCommitError) as error:
@@ -224,7 +250,7 @@ class Feed:
         before the block's first change.
         """
         after = None if inside is None else diff.position(inside)
-        block = Block(cause_of(diff.commit))
+        block = Block(cause_of(diff.commit), schema_changes=diff.schema_changes)
         last = after
         for position, change in diff.changes(after):
             if not budget.take(change):

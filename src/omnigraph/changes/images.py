@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,21 +16,29 @@ from omnigraph.store.records import ROW_ID
 
 
 def row_images(
-    handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType
+    handle: DatasetHandle,
+    row_ids: Numbers,
+    entity_type: EntityType,
+    shown: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the image of each row, in the order given."""
+    """Yield the image of each row, in the order given; `shown` are other names of properties."""
     names = entity_type.arrow_schema.names
     wanted = pa.array(row_ids, pa.uint64())
     rows = handle.take(wanted, names).append_column(ROW_ID, wanted).combine_chunks()
     for batch in rows.to_batches():
         for part in with_blobs(handle, batch, entity_type.blob_properties):
-            yield from _images(part, entity_type)
+            yield from _images(part, entity_type, shown or {})
 
 
-def _images(batch: pa.RecordBatch, entity_type: EntityType) -> Iterator[dict[str, Any]]:
+def _images(
+    batch: pa.RecordBatch, entity_type: EntityType, shown: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    names = sorted((shown.get(name, name), name) for name in entity_type.properties)
     columns = {
-        name: to_json_values(batch[name], prop.prop_type, JsonForm.EXPORT)
-        for name, prop in entity_type.properties.items()
+        image_name: to_json_values(
+            batch[name], entity_type.properties[name].prop_type, JsonForm.EXPORT
+        )
+        for image_name, name in names
     }
     for row in range(batch.num_rows):
         image: dict[str, Any] = {

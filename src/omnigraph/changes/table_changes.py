@@ -181,6 +181,9 @@ def differing_fragments(
     left = {} if before is None else _by_files(before.fragments())
     right = {} if after is None else _by_files(after.fragments())
     shared = left.keys() & right.keys()
+    if before is not None and after is not None and (before.absent_columns or after.absent_columns):
+        is_same = _SameColumns(before, after)
+        shared = {name for name in shared if is_same(left[name], right[name])}
     moved = sorted(name for name in shared if left[name].identity != right[name].identity)
     return DifferingFragments(
         tuple(one for name, one in left.items() if name not in shared),
@@ -205,6 +208,23 @@ def differing_refs(
         part = slice(start, start + COMPARED_AT_ONCE)
         differ[part] = comparison.differing(old.row_ids[part], new.row_ids[part])
     return differ
+
+
+@dataclass(frozen=True)
+class _SameColumns:
+    """Whether fragments with the same data show the same values in all columns.
+
+    They do not where the rows were written with a column that one side has lost since: that side
+    shows one value in all rows.
+    """
+
+    before: DatasetHandle
+    after: DatasetHandle
+
+    def __call__(self, old: FragmentInfo, new: FragmentInfo) -> bool:
+        lost_before = self.after.has_written(new.fragment_id, self.before.absent_columns)
+        lost_after = self.before.has_written(old.fragment_id, self.after.absent_columns)
+        return not (lost_before or lost_after)
 
 
 # -- candidates ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -22,6 +22,7 @@ from omnigraph.cli.options.flags import GlobalFlags, flags, note_scope, words_of
 from omnigraph.cli.options.graph_argument import graph_argument
 from omnigraph.cli.output.output import Output
 from omnigraph.cli.output.streams import say
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.texts import redacted
 
@@ -210,7 +211,7 @@ def _applied_graph(scope: Scope) -> str:
     from omnigraph.cluster.applied import GraphNotAppliedError  # noqa: PLC0415 a heavy room
     from omnigraph.cluster.read_applied import applied_graph_uris  # noqa: PLC0415
 
-    applied = applied_graph_uris(scope.target)
+    applied = applied_graph_uris(scope.target, storage_options())
     if scope.graph is not None:
         if scope.graph not in applied:
             raise GraphNotAppliedError(scope.graph, redacted(scope.target), tuple(applied))

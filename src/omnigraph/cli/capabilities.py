@@ -6,10 +6,10 @@ before anything else is read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 
 SCOPE_FLAGS: Final = ("server", "cluster", "graph", "store", "as", "profile")
@@ -67,6 +67,7 @@ RULES: Final[dict[str, Rule]] = {
     "query": _READS,
     "schema apply": _WRITES,
     "schema check": _LOCAL,
+    "schema diff": _WRITES,
     "schema show": _WRITES,
     "snapshot": _WRITES,
     "tag": _WRITES,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from omnigraph.cli.config.operator_config import operator_home
+from omnigraph.dataclass import dataclass
 
 PROGRAM: Final = "omnigraph"
 SHELLS: Final = ("bash", "zsh", "fish")

@@ -21,16 +21,17 @@ from omnigraph.graph import (
     MutationResult,
     QueryResult,
     SchemaApplied,
+    StillNeeded,
     Tag,
 )
 from omnigraph.merge.conflicts import Conflict, ConflictKind, Conflicts
-from omnigraph.merge.merger import MergeKind, TypeCounts
+from omnigraph.merge.result import DroppedValues, MergeKind, TypeCounts
 from omnigraph.names import TableKey
 from omnigraph.read.profile import trace_of
 from omnigraph.read.result import ResultObject, Target
 from omnigraph.schema import MigrationPlan
 from omnigraph.schema.migration.cost import Price
-from omnigraph.schema.migration.steps import Step
+from omnigraph.schema.migration.steps import Step, UnsupportedChange
 from omnigraph.values import PropType, Scalar
 from omnigraph.write.load.result import LoadCounts, Seconds
 from omnigraph.write.mutate.mutations import ChangedRows
@@ -179,13 +180,21 @@ def merge(shape: Json) -> MergeResult:
             for one in shape.get("counts", ())
         ),
         conflicts=Conflicts(_conflict(one) for one in shape.get("merge_conflicts", ())),
+        schema_changes=MigrationPlan(
+            tuple(ServedStep.of(step) for step in shape.get("schema_changes", ()))
+        ),
+        dropped_values=tuple(
+            DroppedValues(one["type_key"], one["property"], one["count"])
+            for one in shape.get("dropped_values", ())
+        ),
         is_dry_run=shape.get("dry_run", False),
     )
 
 
 def _conflict(shape: Json) -> Conflict:
     key = f"{shape['entity_kind']}:{shape['type_name']}"
-    return Conflict(key, ConflictKind(shape["kind"]), shape["message"], shape["entity_id"])
+    kind = ConflictKind(shape["kind"])
+    return Conflict(key, kind, shape["message"], shape["entity_id"], shape.get(kind, {}))
 
 
 def tag(shape: Json) -> Tag:
@@ -202,7 +211,10 @@ def tag(shape: Json) -> Tag:
 def feed_page(shape: Json) -> FeedPage:
     """Return a page of the change feed."""
     return FeedPage(
-        blocks=tuple(Block(one["cause"], one["changes"]) for one in shape["blocks"]),
+        blocks=tuple(
+            Block(one["cause"], one["changes"], tuple(one.get("schema_changes", ())))
+            for one in shape["blocks"]
+        ),
         cursor=shape.get("cursor"),
         caught_up=shape.get("caught_up"),
         next_page_token=shape.get("next_page_token"),
@@ -215,6 +227,7 @@ def commit_page(shape: Json) -> CommitPage:
         cause=shape["cause"],
         changes=shape["changes"],
         next_page_token=shape.get("next_page_token"),
+        schema_changes=tuple(shape.get("schema_changes", ())),
     )
 
 
@@ -234,7 +247,25 @@ def applied(shape: Json) -> SchemaApplied:
         graph_manifest_version=shape["graph_manifest_version"],
         commit=commit(shape.get("commit")),
         warnings=tuple(shape.get("warnings", ())),
+        branch=shape["branch"],
+        kept_for=tuple(
+            StillNeeded(kept["type"], kept.get("branch"), kept.get("tag"), kept.get("operation"))
+            for kept in shape.get("kept_for", ())
+        ),
     )
+
+
+def schema_difference(shape: Json) -> MigrationPlan:
+    """Return the steps from one schema to another."""
+    return MigrationPlan(tuple(_difference_step(step) for step in shape["steps"]))
+
+
+def _difference_step(shape: Json) -> Step:
+    """Read one step; those that no apply could make are known as such."""
+    served = ServedStep.of(shape)
+    if shape["kind"] != UnsupportedChange.kind:
+        return served
+    return UnsupportedChange(served.price, shape["entity"], shape["reason"], shape.get("code"))
 
 
 @dataclass(frozen=True)

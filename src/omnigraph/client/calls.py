@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import orjson
 
@@ -37,6 +38,7 @@ from omnigraph.graph import (
     ReadTarget,
     Report,
     SchemaApplied,
+    SchemaChanges,
     Selection,
     Snapshot,
     SourceText,
@@ -44,12 +46,13 @@ from omnigraph.graph import (
     one_target,
 )
 from omnigraph.names import MAIN, is_ulid
-from omnigraph.schema import compile_schema
+from omnigraph.schema import MigrationPlan, compile_schema
 from omnigraph.syntax.given import GivenSource, given_source
 from omnigraph.syntax.grammar import decode_source
 from omnigraph.write.load.formats.kinds import format_named
 
 Json = dict[str, Any]
+T = TypeVar("T")
 Target = ReadTarget | Snapshot | RemoteSnapshot | str | datetime | None
 NDJSON: Final = "application/x-ndjson"
 PAGE_CHANGES_DEFAULT: Final = 1000
@@ -78,13 +81,19 @@ def ref(target: Target, *kinds: Literal["branch", "commit", "tag", "time"]) -> J
     if isinstance(target, datetime):
         target = ReadTarget.at(target)
     elif isinstance(target, str):
-        # A server is not asked what a name means: a name is a branch, an id a commit.
+        # A name is a branch, else a tag: `_or_tag`. An id is a commit.
         target = ReadTarget.commit(target) if is_ulid(target) else ReadTarget.branch(target)
     if target.kind not in kinds:
         allowed = " or ".join(kinds)
         raise NeedsStorageError(f"a target by {target.kind}", f"here it reads by {allowed}")
     names = {"branch": "branch", "commit": "snapshot", "tag": "tag", "time": "at"}
     return {names[target.kind]: target.value}
+
+
+def _or_tag(call: HttpCall[T], *targets: Target) -> HttpCall[T]:
+    """Let a name that no branch has stand for a tag, as on a local graph."""
+    names = (each for each in targets if isinstance(each, str) and each != MAIN)
+    return replace(call, maybe_tags=frozenset(name for name in names if not is_ulid(name)))
 
 
 def snapshot_of(target: Target) -> HttpCall[RemoteSnapshot]:
@@ -134,7 +143,7 @@ def query(
         max_rows=rows_max,
         strict_params=strict_params or None,
     )
-    return _arrow("query", body | ref(target, *_ANY), _source(text))
+    return _or_tag(_arrow("query", body | ref(target, *_ANY), _source(text)), target)
 
 
 def _arrow(path: str, body: Json, source: SourceText | None = None) -> HttpCall[QueryResult]:
@@ -309,6 +318,9 @@ def branch_merge(
     strategy: str = "row",
     prefer: str | None = None,
     resolve_file: str | os.PathLike[str] | None = None,
+    schema: str | None = None,
+    allow_data_loss: bool = False,
+    check_schema: Callable[[str], None] | None = None,
     dry_run: bool = False,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -322,11 +334,14 @@ def branch_merge(
     """Merge a branch into another one as one commit with two parents, or not at all."""
     refuse_engine(engine, spark)
     refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases), job=job)
+    refuse(check_schema=check_schema)
     body = _given(
         source=source,
         target=target,
         strategy=strategy,
         prefer=prefer,
+        schema=schema,
+        allow_data_loss=allow_data_loss or None,
         resolutions=None if resolve_file is None else _json_lines(Path(resolve_file).read_bytes()),
         dry_run=dry_run or None,
         message=message,
@@ -378,6 +393,7 @@ def commit_revert(
     *,
     branch: str | None = None,
     prefer: str | None = None,
+    check_schema: Callable[[str], None] | None = None,
     external_blob_bases: Sequence[str] = (),
     actor_id: str | None = None,
     message: str | None = None,
@@ -387,6 +403,7 @@ def commit_revert(
 ) -> HttpCall[MergeResult]:
     """Undo what one commit changed, as a new commit; conflicts are those of a merge."""
     refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases), job=job)
+    refuse(check_schema=check_schema)
     path = f"commits/{segment(commit_id)}/revert"
     body = _given(branch=branch, prefer=prefer, message=message, retries=retries or None)
     body |= _given(properties=dict(properties) if properties else None)
@@ -438,6 +455,8 @@ def poll_changes(request: FeedRequest, *, branch: str | None = None) -> HttpCall
         "limit": request.limit,
         **_selected(request.selection),
     }
+    if request.schema_changes != SchemaChanges.REFUSE:
+        params["schema_changes"] = str(request.schema_changes)
     return HttpCall("GET", "changes", json_of(answers.feed_page), params=params, is_read=True)
 
 
@@ -458,7 +477,7 @@ def changes_between(
     """Yield what differs between two states, with the rows of both sides."""
     refuse_engine(engine, spark)
     params = {"from": _spelled(before), "to": _spelled(after), **_selected(selection)}
-    return _stream("GET", "diff", params=params)
+    return _or_tag(_stream("GET", "diff", params=params), before, after)
 
 
 def _spelled(target: Target) -> str:
@@ -481,14 +500,15 @@ def _selected(selection: Selection | None) -> Json:
 def export_lines(*, types: Sequence[str] = (), target: Target = None) -> HttpCall[None]:
     """Yield one line of graph JSONL per entity of one state, by type and id."""
     body = {"type_names": list(types), **ref(target, *_ANY)}
-    return _stream("POST", "export", json=body)
+    return _or_tag(_stream("POST", "export", json=body), target)
 
 
 def export_arrow(*, types: Sequence[str] = (), target: Target = None) -> HttpCall[None]:
     """Return the rows of one state as Arrow streams, one per type."""
     body = {"type_names": list(types), **ref(target, *_ANY)}
     headers = {"Accept": answers.ARROW}
-    return HttpCall("POST", "export", _nothing, json=body, headers=headers, is_read=True)
+    call = HttpCall("POST", "export", _nothing, json=body, headers=headers, is_read=True)
+    return _or_tag(call, target)
 
 
 def blob(
@@ -514,32 +534,44 @@ def blob(
 # -- the schema -----------------------------------------------------------------------------------
 
 
-def schema_source() -> HttpCall[str]:
-    """Return the accepted schema text of `main`."""
+def schema_source(*, branch: str | None = None) -> HttpCall[str]:
+    """Return the accepted schema text of a branch, by default of `main`."""
     read = json_of(lambda shape: str(shape["schema_source"]))
-    return HttpCall("GET", "schema", read, is_read=True)
+    return HttpCall("GET", "schema", read, params=_given(branch=branch), is_read=True)
 
 
-def catalog() -> HttpCall[Catalog]:
-    """Return what the accepted schema declares; the numbers of types are not those of the graph."""
+def catalog(*, branch: str | None = None) -> HttpCall[Catalog]:
+    """Return what the accepted schema of a branch declares, by default of `main`.
+
+    The numbers of types are not those of the graph.
+    """
     read = json_of(lambda s: compile_schema(s["schema_source"], domain=_DOMAIN).catalog)
-    return HttpCall("GET", "schema", read, is_read=True)
+    return HttpCall("GET", "schema", read, params=_given(branch=branch), is_read=True)
+
+
+def schema_diff(before: Target, after: Target) -> HttpCall[MigrationPlan]:
+    """Return the steps from the schema of one state to that of another, by identity."""
+    params = {"from": _spelled(before), "to": _spelled(after)}
+    read = json_of(answers.schema_difference)
+    return HttpCall("GET", "schema/diff", read, params=params, is_read=True)
 
 
 def apply_schema(
     desired: GivenSource,
     *,
+    branch: str | None = None,
     allow_data_loss: bool = False,
     actor_id: str | None = None,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> HttpCall[SchemaApplied]:
-    """Make a desired schema the accepted one of `main`, with what it means for stored rows."""
+    """Make a desired schema the accepted one of a branch, by default of `main`."""
     refuse(actor_id=actor_id)
     # A file is one of this machine: a server takes a text.
     source = _source(given_source(desired, suffix=".pg", letter="S"))
     body: Json = {"schema_source": source.text, "allow_data_loss": allow_data_loss}
-    body |= _given(message=message, properties=dict(properties) if properties else None)
+    given = dict(properties) if properties else None
+    body |= _given(branch=branch, message=message, properties=given)
     read = json_of(answers.applied)
     return HttpCall("POST", "schema/apply", read, json=body, source=source)
 
@@ -547,14 +579,16 @@ def apply_schema(
 def apply_schema_file(
     path: str | os.PathLike[str],
     *,
+    branch: str | None = None,
     allow_data_loss: bool = False,
     actor_id: str | None = None,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> HttpCall[SchemaApplied]:
-    """Make the schema in a file the accepted one."""
+    """Make the schema in a file the accepted one of a branch."""
     return apply_schema(
         Path(path),
+        branch=branch,
         allow_data_loss=allow_data_loss,
         actor_id=actor_id,
         message=message,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
@@ -16,13 +16,16 @@ from urllib.parse import quote
 import httpx2
 import orjson
 
-import omnigraph.graph  # noqa: F401 - its import defines the classes of errors
+import omnigraph.graph.late
+import omnigraph.schema
 from omnigraph.errors import (
     CorruptError,
     OmnigraphError,
     OutcomeUnknownError,
     UnavailableError,
 )
+from omnigraph.graph import BranchNotFoundError, TagNotFoundError
+from omnigraph.late import load_all
 from omnigraph.syntax import SourceError, SourceText
 from omnigraph.wire.http_errors import error_of
 
@@ -31,6 +34,7 @@ CONDITION: Final = "Omnigraph-If-Graph-Commit"
 TIMEOUT: Final = httpx2.Timeout(60.0, read=None)
 """Queries and loads take as long as they take; reaching the server does not."""
 
+NOT_FOUND: Final = 404
 BROKEN: Final = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 """What a connection raises that the server has closed meanwhile."""
 
@@ -91,7 +95,8 @@ class HttpCall(Generic[T]):
     """One request, and how to read its answer.
 
     `content` is bytes, or what yields them. A call that `is_read` changes nothing and may be
-    repeated. `source` is the text that positions in errors refer to.
+    repeated. `source` is the text that positions in errors refer to. `maybe_tags` are
+    names that stand for tags where there is no branch of that name.
     """
 
     method: str
@@ -104,6 +109,7 @@ class HttpCall(Generic[T]):
     is_read: bool = False
     accepted: tuple[int, ...] = ()
     source: SourceText | None = None
+    maybe_tags: frozenset[str] = frozenset()
 
     def request(
         self, client: httpx2.Client | httpx2.AsyncClient, content: Any = None
@@ -123,6 +129,25 @@ class HttpCall(Generic[T]):
             content=content,
             headers=headers,
         )
+
+    def with_tag(self, status: int, body: bytes) -> HttpCall[T] | None:
+        """Return the call to send when a name that it has is not that of a branch."""
+        if status != NOT_FOUND or not self.maybe_tags:
+            return None
+        error = self.error(status, body)
+        if not isinstance(error, BranchNotFoundError) or error.branch not in self.maybe_tags:
+            return None
+        name = error.branch
+        return replace(
+            self,
+            json=_with_tag(self.json, name),
+            params=_with_tag(self.params, name),
+            maybe_tags=self.maybe_tags - {name},
+        )
+
+    def finds_no_tag(self, status: int, body: bytes) -> bool:
+        """Whether an answer says that a tag does not exist."""
+        return status == NOT_FOUND and isinstance(self.error(status, body), TagNotFoundError)
 
     def is_refused(self, status: int) -> bool:
         """Whether an answer stands for an error."""
@@ -148,6 +173,18 @@ class HttpCall(Generic[T]):
         if self.is_read or isinstance(error, unsent):
             return ServerUnreachableError(url, reason)
         return AnswerLostError(url, reason)
+
+
+def _with_tag(fields: Any, name: str) -> Any:
+    """Return the fields of a request with a tag in place of the branch of this name."""
+    if not isinstance(fields, Mapping):
+        return fields
+    return {
+        ("tag" if (key, value) == ("branch", name) else key): (
+            f"tag:{name}" if value == f"branch:{name}" else value
+        )
+        for key, value in fields.items()
+    }
 
 
 def segment(name: str) -> str:
@@ -199,8 +236,10 @@ class Lines:
 def error_classes() -> dict[str, type[OmnigraphError]]:
     """Return the classes of the library's errors by code; the most special one of a code.
 
-    A client knows nothing of those that only a server raises.
+    A client knows nothing of those that only a server raises. Importing a room defines its errors.
     """
+    for face in (omnigraph.graph, omnigraph.graph.late, omnigraph.schema):
+        load_all(face)
     found: dict[str, type[OmnigraphError]] = {}
     kinds: list[type[OmnigraphError]] = [OmnigraphError]
     while kinds:

@@ -20,6 +20,7 @@ from omnigraph.client.calls import Target
 from omnigraph.client.exports import FolderExport
 from omnigraph.client.http import (
     BROKEN,
+    NOT_FOUND,
     TIMEOUT,
     Answer,
     HttpCall,
@@ -166,6 +167,18 @@ class Connection:
             yield cut.rest
 
     def _sent(self, call: HttpCall[Any], *, stream: bool = False) -> httpx2.Response:
+        found = self._answered(call, stream=stream)
+        if found.status_code != NOT_FOUND:
+            return found
+        tagged = call.with_tag(found.status_code, found.read())
+        if tagged is None:
+            return found
+        other = self._sent(tagged, stream=stream)
+        if other.status_code == NOT_FOUND and call.finds_no_tag(other.status_code, other.read()):
+            return found
+        return other
+
+    def _answered(self, call: HttpCall[Any], *, stream: bool) -> httpx2.Response:
         try:
             try:
                 return self._http.send(call.request(self._http), stream=stream)
@@ -342,6 +355,7 @@ class RemoteSchema(Part):
 
     source = sent(calls.schema_source)
     catalog = sent(calls.catalog)
+    diff = sent(calls.schema_diff)
     apply = sent(calls.apply_schema)
     apply_file = sent(calls.apply_schema_file)
 
@@ -368,7 +382,7 @@ class RemoteLineage(Part):
         if asked.commit_id is not None:
             found = trace_of_commit(self._known(), asked.commit_id, way)
             return trace(asked, way, *found, limit=limit)
-        name = type_asked_for(asked, self._connection.send(calls.catalog())).name
+        name = type_asked_for(asked, self._connection.send(calls.catalog(branch=branch))).name
         prop = asked.property_name
         if way is Direction.DOWN:
             commits = self._known().readers_of_type(name, prop)
@@ -507,6 +521,7 @@ class RemoteGraph(Part):
     poll_changes = sent(calls.poll_changes)
     schema_source = sent(calls.schema_source)
     catalog = sent(calls.catalog)
+    schema_diff = sent(calls.schema_diff)
     apply_schema = sent(calls.apply_schema)
     apply_schema_file = sent(calls.apply_schema_file)
 

@@ -151,7 +151,13 @@ class EngineGraphs:
     def create(self, graph_id: str, source: str, *, actor: str | None) -> int:
         """Make a graph; return its manifest version."""
         uri = self._root.graph_uri(graph_id)
-        with Graph.init(uri, source, actor_id=actor, by_cluster=True) as graph:
+        with Graph.init(
+            uri,
+            source,
+            actor_id=actor,
+            by_cluster=True,
+            storage_options=self._root.storage_options,
+        ) as graph:
             return graph.snapshot().manifest_version
 
     def migrate(
@@ -183,7 +189,9 @@ class EngineGraphs:
         self._root.objects.delete_prefix(graph_path(graph_id))
 
     def _open(self, graph_id: str, mode: OpenMode) -> Graph:
-        return Graph.open(self._root.graph_uri(graph_id), mode=mode)
+        return Graph.open(
+            self._root.graph_uri(graph_id), mode=mode, storage_options=self._root.storage_options
+        )
 
     def _without_manifest(self, graph_id: str, message: str) -> Look:
         try:

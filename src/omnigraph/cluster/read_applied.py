@@ -54,10 +54,10 @@ class _FatalError(Exception):
         super().__init__("; ".join(map(str, findings)))
 
 
-def read_applied(target: str) -> AppliedRevision:
+def read_applied(target: str, storage_options: Mapping[str, str] | None = None) -> AppliedRevision:
     """Read the applied revision of a cluster, given by its folder or its storage root."""
     try:
-        root = _storage_root(target)
+        root = _storage_root(target, storage_options)
     except _FatalError as problem:
         return AppliedRevision(target, 0, "", {}, fatal=problem.findings)
     except DiagnosedError as problem:
@@ -78,17 +78,17 @@ def read_applied_in(root: StorageRoot) -> AppliedRevision:
 def cluster_root(target: str) -> StorageRoot:
     """Open the storage root of a cluster, or raise."""
     with _or_not_ready(target):
-        return _storage_root(target)
+        return _storage_root(target, None)
 
 
-def _storage_root(target: str) -> StorageRoot:
+def _storage_root(target: str, storage_options: Mapping[str, str] | None) -> StorageRoot:
     """Open a storage root; a text without `://` is a folder with `cluster.yaml`."""
     if "://" in target:
-        return open_root(target)
+        return open_root(target, storage_options)
     header = load_header(target)
     if header.storage is None or has_errors(header.diagnostics):
         raise _FatalError(*(one for one in header.diagnostics if one.severity == "error"))
-    return open_root(header.storage)
+    return open_root(header.storage, storage_options)
 
 
 def ledger_tag(root: StorageRoot) -> str | None:
@@ -97,13 +97,15 @@ def ledger_tag(root: StorageRoot) -> str | None:
     return None if found is None else found.tag
 
 
-def applied_graph_uris(target: str) -> dict[str, str]:
+def applied_graph_uris(
+    target: str, storage_options: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the applied graphs of a cluster by id, with their storage URIs.
 
     Only the ledger is read, so this works on a cluster that no server could serve.
     """
     with _or_not_ready(target):
-        root = _storage_root(target)
+        root = _storage_root(target, storage_options)
         stored = read_ledger(root)
         if not stored.is_found:
             raise _FatalError(_state_missing(root))

@@ -16,23 +16,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias
 
-from omnigraph.changes.selection import Selection
+from omnigraph.dataclass import dataclass
+from omnigraph.engine.late import exporter, maintenance, merging, selections
 from omnigraph.engine.memory import available_bytes
 from omnigraph.engine.weigh import decide, weigh
 from omnigraph.errors import InvalidInputError, OmnigraphError
-from omnigraph.maintenance.workers import MaintenanceWorkers
 from omnigraph.manifest import Repository, Snapshot
-from omnigraph.merge.workers import MergeWorkers
 from omnigraph.names import choice
 from omnigraph.progress import Report
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.embed.row_embedder import RowEmbedder
-from omnigraph.write.export.exporter import ExportPlan, ExportResult
 from omnigraph.write.load.formats.description import is_objects, spark_reason
 from omnigraph.write.load.formats.kinds import Format
 from omnigraph.write.load.input.source import RecordInput
@@ -109,7 +107,7 @@ class DiffRequest:
     repository: Repository
     before: Snapshot
     after: Snapshot
-    selection: Selection
+    selection: selections.Selection
     session: object | None = None
 
 
@@ -147,24 +145,24 @@ class BulkEngine(Protocol):
 
     def maintenance_workers(
         self, repository: Repository, *, session: object | None, shows_progress: bool
-    ) -> AbstractContextManager[MaintenanceWorkers]:
+    ) -> AbstractContextManager[maintenance.MaintenanceWorkers]:
         """Lend workers that rewrite fragments and build index segments for one run."""
         ...
 
     def merge_workers(
         self, repository: Repository, snapshots: Sequence[Snapshot], *, session: object | None
-    ) -> AbstractContextManager[MergeWorkers]:
+    ) -> AbstractContextManager[merging.MergeWorkers]:
         """Lend workers that compare and write rows for one merge of some snapshots."""
         ...
 
     def export(
         self,
-        plan: ExportPlan,
+        plan: exporter.ExportPlan,
         repository: Repository,
         *,
         session: object | None,
         shows_progress: bool,
-    ) -> ExportResult:
+    ) -> exporter.ExportResult:
         """Write the files of an export."""
         ...
 

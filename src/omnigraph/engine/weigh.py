@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.write.load.formats.description import is_description, is_objects, is_path
 from omnigraph.write.load.formats.files import InputFile, InputUnreadableError, find_files
 from omnigraph.write.load.formats.kinds import RECORD_SUFFIXES, TABLES, by_suffix, suffixes_of

@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import DeniedError
+from omnigraph.graph.late import policies
 from omnigraph.names import check_actor
-from omnigraph.policy import Action, Policy, PolicyInvalidError, PolicyKind
+from omnigraph.policy import Action
 
 
 class ActorBoundError(DeniedError):
@@ -31,7 +32,7 @@ class ActorBoundError(DeniedError):
 class WriteGate:
     """Decides about the writes of one handle."""
 
-    policy: Policy | None = None
+    policy: policies.Policy | None = None
     actor_id: str | None = None
 
     def authorize(
@@ -62,11 +63,14 @@ UNGATED: Final = WriteGate()
 
 
 def write_gate(
-    policy: Policy | str | os.PathLike[str] | None, actor_id: str | None = None
+    policy: policies.Policy | str | os.PathLike[str] | None, actor_id: str | None = None
 ) -> WriteGate:
     """Return the gate of a handle; a path is read and compiled."""
     check_actor(actor_id)
-    found = policy if policy is None or isinstance(policy, Policy) else Policy.load(policy)
-    if found is not None and found.kind is not PolicyKind.GRAPH:
-        raise PolicyInvalidError("it is the policy of a server, and a graph needs one of its own")
+    if policy is None:
+        return WriteGate(None, actor_id)
+    found = policy if isinstance(policy, policies.Policy) else policies.Policy.load(policy)
+    if found.kind is not policies.PolicyKind.GRAPH:
+        problem = "it is the policy of a server, and a graph needs one of its own"
+        raise policies.PolicyInvalidError(problem)
     return WriteGate(found, actor_id)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from omnigraph.engine import bulk_engine
+from omnigraph.graph.late import (
+    decision_file,
+    engines,
+    lineage_record,
+    merge_requests,
+    merge_results,
+    merging,
+    resolutions,
+    schema_merges,
+    schema_rules,
+)
 from omnigraph.graph.session import Part
-from omnigraph.lineage import Job, check_properties
 from omnigraph.manifest import GraphCommit
-from omnigraph.merge.decision_file import conflict_lines, read_decisions
-from omnigraph.merge.merger import Merger, MergeRequest, MergeResult
-from omnigraph.merge.resolve import Decisions, Prefer, Strategy
 from omnigraph.names import (
     MAIN,
     BranchName,
@@ -72,24 +77,31 @@ class GraphBranches(Part):
         source: str,
         target: str = MAIN,
         *,
-        strategy: str = Strategy.ROW,
+        strategy: str = "row",
         prefer: str | None = None,
         resolve_file: str | os.PathLike[str] | None = None,
+        schema: str | None = None,
+        allow_data_loss: bool = False,
+        check_schema: Callable[[str], None] | None = None,
         dry_run: bool = False,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
         retries: int = 0,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
-        job: str | Job | None = None,
+        job: str | lineage_record.Job | None = None,
         engine: str = "auto",
         spark: object | None = None,
-    ) -> MergeResult:
+    ) -> merge_results.MergeResult:
         """Merge a branch into another one as one commit with two parents, or not at all.
 
         With `strategy="property"` two sides may change different properties of one row. Conflicts
         of rows are settled by `resolve_file` (lines of `conflicts`, edited) and by `prefer`
-        (`source` or `target`); those that stay are an error that lists all of them. `dry_run`
+        (`source` or `target`); those that stay are an error that lists all of them. The schemas are
+        merged too: `schema` (`source` or `target`) settles what both sides changed differently, and
+        only with `allow_data_loss` values are dropped with a type or property. A merge that changes
+        the schema of the target needs what a schema apply on it needs; `check_schema` is called
+        with the text of its new schema, and may raise. `dry_run`
         returns what would happen and writes nothing: with conflicts its outcome is `conflicts`. A
         merge that lost a race on the target is computed again on the new state, up to `retries`
         times. External blobs of rows that are copied become bytes of the graph; they are read only
@@ -99,14 +111,23 @@ class GraphBranches(Part):
         if not dry_run:
             self._session.require_writable("branch merge")
         check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
+        lineage_record.check_properties(properties)
         check_retries(retries)
         actor_id = self._merges_as(source, target, actor_id, dry_run=dry_run)
-        request = MergeRequest(
+        request = merge_requests.MergeRequest(
             source=self._session.resolve(source),
             target=self._session.resolve(target),
             actor_id=actor_id,
-            decisions=self._decisions(strategy, prefer, resolve_file),
+            decisions=_decisions(strategy, prefer, schema, allow_data_loss=allow_data_loss),
+            decision_file=_text_of(resolve_file),
+            recorded_vectors=self._session.embeddings_table,
+            schema_guard=schema_rules.SchemaRules(
+                self._session,
+                "branch merge",
+                self._session.branch_of(target),
+                actor_id,
+                check_schema,
+            ),
             dry_run=dry_run,
             message=message,
             properties=dict(properties or {}),
@@ -115,45 +136,30 @@ class GraphBranches(Part):
             terms=self._session.terms,
             job=self._session.job(job, "merge"),
         )
-        merger = Merger(self._session.repository, self._session.committer)
-        bulk = bulk_engine(engine, lambda: merger.work_bytes(request), session=spark)
+        merger = merging.Merger(self._session.repository, self._session.committer)
+        bulk = engines.bulk_engine(engine, lambda: merger.work_bytes(request), session=spark)
         if bulk is None:
             return merger.merge(request)
         read = merger.snapshots(request)
         with bulk.merge_workers(self._session.repository, read, session=spark) as workers:
             return merger.merge(request, workers)
 
-    def conflicts(
-        self, source: str, target: str = MAIN, *, strategy: str = Strategy.ROW
-    ) -> Iterator[str]:
+    def conflicts(self, source: str, target: str = MAIN, *, strategy: str = "row") -> Iterator[str]:
         """Yield a line of JSON for every row in conflict, with its images on all sides.
 
         Where no row is in conflict, every broken rule of the schema has a line.
         """
-        request = MergeRequest(
+        request = merge_requests.MergeRequest(
             source=self._session.resolve(source),
             target=self._session.resolve(target),
-            decisions=self._decisions(strategy, None, None),
+            decisions=_decisions(strategy, None, None, allow_data_loss=False),
         )
-        merger = Merger(self._session.repository, self._session.committer)
-        return conflict_lines(merger.obstacles(request))
+        merger = merging.Merger(self._session.repository, self._session.committer)
+        return decision_file.conflict_lines(merger.obstacles(request))
 
     def list(self) -> list[str]:
         """Return the names of all branches, sorted, `main` first."""
         return [str(name) for name in self._session.repository.branches.names()]
-
-    def _decisions(
-        self, strategy: str, prefer: str | None, path: str | os.PathLike[str] | None
-    ) -> Decisions:
-        decisions = Decisions(
-            choice(Strategy, strategy, "merge strategy"),
-            None if prefer is None else choice(Prefer, prefer, "preference"),
-        )
-        if path is None:
-            return decisions
-        text = Path(path).read_text(encoding="utf-8")
-        takes, rows = read_decisions(text, self._session.catalog())
-        return replace(decisions, takes=takes, rows=rows)
 
     def _merges_as(
         self, source: str, target: str, actor_id: str | None, *, dry_run: bool
@@ -186,3 +192,19 @@ class GraphBranches(Part):
         )
         session.background.record_files()
         return actor
+
+
+def _decisions(
+    strategy: str, prefer: str | None, schema: str | None, *, allow_data_loss: bool
+) -> resolutions.Decisions:
+    side = None if schema is None else choice(resolutions.Prefer, schema, "schema")
+    return resolutions.Decisions(
+        choice(resolutions.Strategy, strategy, "merge strategy"),
+        None if prefer is None else choice(resolutions.Prefer, prefer, "preference"),
+        schema=schema_merges.SchemaChoices(None if side is None else side.value),
+        allow_data_loss=allow_data_loss,
+    )
+
+
+def _text_of(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else Path(path).read_text(encoding="utf-8")

@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from omnigraph.changes.commit_changes import (
-    PAGE_CHANGES_DEFAULT,
-    CommitPage,
-    changes_between,
-    commit_page,
+from omnigraph.dataclass import dataclass
+from omnigraph.graph.late import (
+    commit_changes,
+    differences,
+    engines,
+    exporter,
+    feeds,
+    selections,
+    type_pairs,
 )
-from omnigraph.changes.diff import Difference, difference, differing_bytes
-from omnigraph.changes.feed import Feed, FeedPage, FeedRequest
-from omnigraph.changes.selection import Selection
-from omnigraph.engine import DiffRequest, bulk_engine, engine_named
 from omnigraph.graph.session import Part
 from omnigraph.manifest import AnyTarget, Snapshot
-from omnigraph.write.export.exporter import stream_lines
 
 
 @dataclass(frozen=True)
 class GraphDiff:
     """What differs between two snapshots, compared only when the rows are asked for."""
 
-    request: DiffRequest
+    request: engines.DiffRequest
 
     def rows(
         self, *, engine: str = "auto", spark: object | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield what differs, with the rows of both sides."""
+        """Yield what differs, with the rows of both sides.
+
+        Where the schemas differ, the first item is `{"schema_changes": [step]}`.
+        """
         one = self.request
-        size = partial(differing_bytes, one.before, one.after, one.selection)
-        bulk = bulk_engine(engine, size, session=spark)
+        size = partial(differences.differing_bytes, one.before, one.after, one.selection)
+        bulk = engines.bulk_engine(engine, size, session=spark)
         if bulk is None:
-            return changes_between(one.before, one.after, one.selection)
-        return bulk.changes(replace(one, session=spark))
+            return commit_changes.changes_between(one.before, one.after, one.selection)
+        rows = bulk.changes(replace(one, session=spark))
+        return chain(commit_changes.schema_header(one.before, one.after), rows)
+
+    @property
+    def schema_changes(self) -> tuple[dict[str, Any], ...]:
+        """The steps from the schema of the earlier state to that of the later one."""
+        return type_pairs.schema_changes(self.request.before, self.request.after)
 
     def to_spark(self, spark: object | None = None) -> Any:
         """Return what differs as a DataFrame; tasks find it when its rows are asked for."""
-        return engine_named("spark").changes_frame(replace(self.request, session=spark))
+        return engines.engine_named("spark").changes_frame(replace(self.request, session=spark))
 
 
 class GraphChanges(Part):
@@ -51,33 +60,39 @@ class GraphChanges(Part):
         self,
         before: AnyTarget,
         after: AnyTarget,
-        selection: Selection | None = None,
-    ) -> Difference:
+        selection: selections.Selection | None = None,
+    ) -> differences.Difference:
         """Return the net difference of two states of the graph, on whatever branches they are."""
         old, new = self._session.snapshot_of(before), self._session.snapshot_of(after)
-        return difference(old, new, selection or Selection())
+        return differences.difference(old, new, selection or selections.Selection())
 
     def diff(
         self,
         before: AnyTarget,
         after: AnyTarget,
-        selection: Selection | None = None,
+        selection: selections.Selection | None = None,
     ) -> GraphDiff:
         """Return what differs between two states: as rows, or as a frame of Spark."""
         old, new = self._session.snapshot_of(before), self._session.snapshot_of(after)
         repository = self._session.repository
-        return GraphDiff(DiffRequest(repository, old, new, selection or Selection()))
+        return GraphDiff(
+            engines.DiffRequest(repository, old, new, selection or selections.Selection())
+        )
 
     def between(
         self,
         before: AnyTarget,
         after: AnyTarget,
-        selection: Selection | None = None,
+        selection: selections.Selection | None = None,
         *,
         engine: str = "auto",
         spark: object | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield what differs between two states, with the rows of both sides.
+
+        Where the schemas differ, the first item is `{"schema_changes": [step]}`: see
+        `GraphDiff.schema_changes`. Rows are compared by identity then, whatever types and
+        properties are called; an image lacks a property that its side does not have.
 
         Large differences are found by Spark tasks; the rows are the same, in the same order.
         """
@@ -86,41 +101,41 @@ class GraphChanges(Part):
     def of_commit(
         self,
         commit_id: str,
-        selection: Selection | None = None,
+        selection: selections.Selection | None = None,
         *,
-        limit: int = PAGE_CHANGES_DEFAULT,
+        limit: int = 1_000,
         page_token: str | None = None,
-    ) -> CommitPage:
+    ) -> commit_changes.CommitPage:
         """Return a page of what one commit changed, with the rows before and after."""
         repository = self._session.repository
-        return commit_page(
+        return commit_changes.commit_page(
             repository.history,
             repository.history.get(commit_id),
-            selection or Selection(),
+            selection or selections.Selection(),
             graph=repository.root,
             limit=limit,
             page_token=page_token,
         )
 
-    def poll(self, request: FeedRequest, *, branch: str | None = None) -> FeedPage:
+    def poll(self, request: feeds.FeedRequest, *, branch: str | None = None) -> feeds.FeedPage:
         """Return a page of what happened on a branch since a cursor."""
         return self._feed(self._session.snapshot(branch), request.selection).poll(request)
 
     def baseline(
-        self, *, branch: str | None = None, selection: Selection | None = None
+        self, *, branch: str | None = None, selection: selections.Selection | None = None
     ) -> tuple[Iterator[bytes], dict[str, str]]:
         """Return every entity of a branch as lines of JSON, and where the feed goes on after them.
 
         The second part holds `snapshot_commit_id` and `resume_cursor`: use it only after all lines.
         """
-        selection = selection or Selection()
+        selection = selection or selections.Selection()
         snapshot = self._session.snapshot(branch)
-        lines = stream_lines(
+        lines = exporter.stream_lines(
             snapshot, sorted(selection.types or ()), kinds=selection.kinds or ("node", "edge")
         )
         cursor = self._feed(snapshot, selection).cursor_at(snapshot.commit_id)
         return lines, {"snapshot_commit_id": snapshot.commit_id, "resume_cursor": cursor}
 
-    def _feed(self, snapshot: Snapshot, selection: Selection) -> Feed:
+    def _feed(self, snapshot: Snapshot, selection: selections.Selection) -> feeds.Feed:
         repository = self._session.repository
-        return Feed(repository.history, snapshot, selection, graph=repository.root)
+        return feeds.Feed(repository.history, snapshot, selection, graph=repository.root)

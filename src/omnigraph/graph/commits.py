@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from omnigraph.graph.late import (
+    lineage_record,
+    merge_requests,
+    merge_results,
+    merging,
+    resolutions,
+    schema_rules,
+)
 from omnigraph.graph.session import Part
-from omnigraph.lineage import Job, check_properties
 from omnigraph.manifest import GraphCommit
-from omnigraph.merge.merger import Merger, MergeResult, RevertRequest
-from omnigraph.merge.resolve import Decisions, Prefer
 from omnigraph.names import check_commit_texts, check_retries, choice
 from omnigraph.policy import Action
 
@@ -30,40 +35,54 @@ class GraphCommits(Part):
         *,
         branch: str | None = None,
         prefer: str | None = None,
+        check_schema: Callable[[str], None] | None = None,
         external_blob_bases: Sequence[str] = (),
         actor_id: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
         retries: int = 0,
-        job: str | Job | None = None,
-    ) -> MergeResult:
+        job: str | lineage_record.Job | None = None,
+    ) -> merge_results.MergeResult:
         """Undo what one commit changed, as a new commit; conflicts are those of a merge.
 
         `prefer="source"` undoes also what was changed again since, `target` leaves that alone.
         `message`, `properties` and `retries` are as in a merge.
+
+        Rows come back as the schema that the branch has now. A commit that changed the schema is
+        undone if that takes no stored value: names, notes, rules that were dropped or relaxed,
+        properties that were added as null. Other steps are refused with their list. Then
+        `check_schema` gets the text of the schema that would result, and may refuse it.
         """
         self._session.require_writable("commit revert")
         check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
+        lineage_record.check_properties(properties)
         check_retries(retries)
         actor_id = self._session.authorize(
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
-        decisions = Decisions(
-            prefer=None if prefer is None else choice(Prefer, prefer, "preference")
+        decisions = resolutions.Decisions(
+            prefer=None if prefer is None else choice(resolutions.Prefer, prefer, "preference")
         )
-        request = RevertRequest(
+        request = merge_requests.RevertRequest(
             commit_id=commit_id,
             target=self._session.incarnation_of(branch),
             actor_id=actor_id,
             decisions=decisions,
+            recorded_vectors=self._session.embeddings_table,
+            schema_guard=schema_rules.SchemaRules(
+                self._session,
+                "commit revert",
+                self._session.branch_of(branch),
+                actor_id,
+                check_schema,
+            ),
             external_blob_bases=self._session.blob_bases(external_blob_bases),
             message=message,
             properties=dict(properties or {}),
             retries=retries,
             job=self._session.job(job, "revert"),
         )
-        return Merger(self._session.repository, self._session.committer).revert(request)
+        return merging.Merger(self._session.repository, self._session.committer).revert(request)
 
     def list(
         self, branch: str | None = None, *, limit: int | None = None, before: int | None = None

@@ -82,6 +82,7 @@ class FlatNames(Part):
     plan_schema_file = _flat("schema", GraphSchema.plan_file)
     apply_schema = _flat("schema", GraphSchema.apply)
     apply_schema_file = _flat("schema", GraphSchema.apply_file)
+    schema_diff = _flat("schema", GraphSchema.diff)
     lint = _flat("schema", GraphSchema.lint)
 
     ensure_indices = _flat("maintenance", GraphMaintenance.ensure_indices)

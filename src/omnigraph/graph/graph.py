@@ -7,33 +7,42 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.changes.selection import KINDS
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.display import Display
-from omnigraph.engine import (
-    EngineChoice,
-    FrameRequest,
-    LoadRequest,
-    choose,
-    engine_named,
-)
-from omnigraph.engine.weigh import Weight
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.flat_names import FlatNames
-from omnigraph.graph.loads import load_data, load_target, load_with
+from omnigraph.graph.late import (
+    blobs,
+    commit_terms,
+    conversions,
+    engines,
+    exporter,
+    file_kinds,
+    lineage_inputs,
+    lineage_record,
+    lineage_transport,
+    load_options,
+    load_result,
+    loads,
+    mutations,
+    policies,
+    record_input,
+    row_embedder,
+    stored_vectors,
+    table_input,
+    weights,
+    write_modes,
+)
 from omnigraph.graph.opening import bind_for_writing, open_for_writing
 from omnigraph.graph.running_exports import exporting, tracked
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.graph.session import start_session
-from omnigraph.lineage import Job, check_properties
-from omnigraph.lineage.inputs import Described, describe
-from omnigraph.lineage.transport import LongJob
 from omnigraph.manifest import (
     AnyTarget,
     OpenMode,
@@ -60,13 +69,13 @@ from omnigraph.names import (
     choice,
     one_of,
 )
-from omnigraph.policy import Action, Policy
+from omnigraph.policy import Action
 from omnigraph.progress import Report
 from omnigraph.query import QueryText
-from omnigraph.read.access.blobs import Blob, BlobSelector, EntityKind, find_blob
 from omnigraph.read.execute import ReadOptions
 from omnigraph.read.limits import MEMORY_MAX_DEFAULT, Limits
 from omnigraph.read.result import QueryResult, Target
+from omnigraph.read.short_reads import SHORT_READS
 from omnigraph.recovery import (
     BrokenManifest,
     Recovery,
@@ -74,7 +83,6 @@ from omnigraph.recovery import (
     put_manifests_back,
 )
 from omnigraph.schema import compile_schema
-from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.search.embedding.config import (
     EmbeddingConfig,
     EmbeddingFunction,
@@ -87,39 +95,10 @@ from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.syntax.given import GivenSource, given_source
 from omnigraph.texts import shown
-from omnigraph.write.commit.terms import CommitTerms
-from omnigraph.write.embed.row_embedder import EmbedMode
-from omnigraph.write.embed.stored import EmbedRequest, EmbedResult, StoredEmbedding
-from omnigraph.write.export.exporter import (
-    ExportFormat,
-    ExportResult,
-    export_here,
-    plan_export,
-    stream_batches,
-    stream_lines,
-)
-from omnigraph.write.load.formats.kinds import format_named
-from omnigraph.write.load.input.source import RecordInput
-from omnigraph.write.load.input.table_source import TableInput
-from omnigraph.write.load.options import (
-    EdgeIdentity,
-    LoadOptions,
-    Missing,
-    NullCells,
-    OnDuplicate,
-    OnError,
-)
-from omnigraph.write.load.result import LoadResult
-from omnigraph.write.mutate.mutations import (
-    MutationRequest,
-    MutationResult,
-    Mutations,
-    RemovalRequest,
-    RemovalResult,
-)
-from omnigraph.write.stage.delta import WriteMode
 
 T = TypeVar("T")
+
+_ENTITY_KINDS: Final = ("node", "edge")
 
 
 class TwoTargetsError(InvalidInputError):
@@ -161,7 +140,7 @@ class Graph(FlatNames):
         schema: GivenSource,
         *,
         actor_id: str | None = None,
-        policy: Policy | str | os.PathLike[str] | None = None,
+        policy: policies.Policy | str | os.PathLike[str] | None = None,
         force: bool = False,
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
@@ -210,7 +189,7 @@ class Graph(FlatNames):
         *,
         branch: str = MAIN,
         mode: OpenMode | str = OpenMode.READ_WRITE,
-        policy: Policy | str | os.PathLike[str] | None = None,
+        policy: policies.Policy | str | os.PathLike[str] | None = None,
         actor_id: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         durability: Durability = "full",
@@ -258,7 +237,10 @@ class Graph(FlatNames):
         )
 
     def with_policy(
-        self, policy: Policy | str | os.PathLike[str] | None, *, actor_id: str | None = None
+        self,
+        policy: policies.Policy | str | os.PathLike[str] | None,
+        *,
+        actor_id: str | None = None,
     ) -> Self:
         """Return another handle of this open graph, with a policy and an actor of its own.
 
@@ -267,17 +249,17 @@ class Graph(FlatNames):
         return type(self)(replace(self._session, gate=write_gate(policy, actor_id)))
 
     def with_schema(self, schema_hash: str) -> Self:
-        """Return another handle of this open graph that is held to one accepted schema.
+        """Return another handle of this open graph that is held to one accepted schema of `main`.
 
-        While a branch has another schema, it reads the newest snapshot that has this one, and
-        refuses to write. Both handles share everything else; closing one closes both.
+        While `main` has another schema, it reads the newest snapshot that has this one, and
+        refuses to write there. Other branches have schemas of their own. Both handles share
+        everything else; closing one closes both.
         """
         session = self._session
         return type(self)(
             replace(
                 session,
-                hold=SchemaHold(schema_hash),
-                committer=session.committer.held_to(schema_hash),
+                hold=SchemaHold(schema_hash, session.repository.history),
             )
         )
 
@@ -286,7 +268,7 @@ class Graph(FlatNames):
         bases = blob_bases(external_blob_bases)
         return type(self)(replace(self._session, external_blob_bases=bases))
 
-    def on_terms(self, terms: CommitTerms) -> Self:
+    def on_terms(self, terms: commit_terms.CommitTerms) -> Self:
         """Return another handle of this open graph, whose loads and merges commit on these terms.
 
         Both handles share everything else, also the bound branch; closing one closes both.
@@ -309,9 +291,7 @@ class Graph(FlatNames):
         nothing more; closing it again does nothing.
         """
         if not self._opened.closed.is_set():
-            self._opened.background.close()
-            if self._opened.live is not None:
-                self._opened.live.flush()
+            self._opened.finish()
             self._opened.closed.set()
 
     def __enter__(self) -> Self:
@@ -433,33 +413,35 @@ class Graph(FlatNames):
         target = one_target(target, branch)
         if target is not None:
             target = self._session.target_of(target)
-        snapshot = self._session.snapshot_of(target)
-        return self._session.reader.run(
-            snapshot,
-            text,
-            name=name,
-            params=params,
-            target=_shown_target(snapshot, target),
-            options=ReadOptions(
-                Limits(timeout_s=timeout_s, rows_max=rows_max, memory_max=memory_max),
-                explain=explain,
-                profile=profile,
-                cancelled=cancelled,
-            ),
-            strict_params=strict_params,
-        )
+        found = None if self._session.is_on_disk else self._session.snapshot_of(target)
+        with SHORT_READS.held():
+            snapshot = found or self._session.snapshot_of(target)
+            return self._session.reader.run(
+                snapshot,
+                text,
+                name=name,
+                params=params,
+                target=_shown_target(snapshot, target),
+                options=ReadOptions(
+                    Limits(timeout_s=timeout_s, rows_max=rows_max, memory_max=memory_max),
+                    explain=explain,
+                    profile=profile,
+                    cancelled=cancelled,
+                ),
+                strict_params=strict_params,
+            )
 
     def export(
         self,
         out: str | os.PathLike[str],
         *,
-        format: str = ExportFormat.JSONL,  # noqa: A002 - the usual name
+        format: str = "jsonl",  # noqa: A002 - the usual name
         types: Sequence[str] = (),
         target: AnyTarget | None = None,
-        engine: str = EngineChoice.AUTO,
+        engine: str = "auto",
         spark: object | None = None,
         progress: bool = False,
-    ) -> ExportResult:
+    ) -> exporter.ExportResult:
         """Write one snapshot to an empty folder: a folder per type, a file per group of fragments.
 
         `format` is `jsonl` or `parquet`, which a load takes back, or `csv`. `types` names some
@@ -467,14 +449,14 @@ class Graph(FlatNames):
         workers share.
         """
         snapshot = self._session.snapshot_of(target)
-        form = choice(ExportFormat, format, "export format")
-        plan = plan_export(snapshot, out, export_format=form, types=types)
-        asked = choice(EngineChoice, engine, "engine")
-        chosen = choose(asked, Weight(plan.nbytes), session=spark).engine
+        form = choice(exporter.ExportFormat, format, "export format")
+        plan = exporter.plan_export(snapshot, out, export_format=form, types=types)
+        asked = choice(engines.EngineChoice, engine, "engine")
+        chosen = engines.choose(asked, weights.Weight(plan.nbytes), session=spark).engine
         with exporting(self.uri):
-            if chosen is EngineChoice.LOCAL:
-                return export_here(plan, self._session.repository.store.datasets)
-            return engine_named(chosen).export(
+            if chosen is engines.EngineChoice.LOCAL:
+                return exporter.export_here(plan, self._session.repository.store.datasets)
+            return engines.engine_named(chosen).export(
                 plan, self._session.repository, session=spark, shows_progress=progress
             )
 
@@ -483,7 +465,7 @@ class Graph(FlatNames):
     ) -> Iterator[bytes]:
         """Yield one line of graph JSONL per entity of one snapshot, by type and id."""
         snapshot = self._session.snapshot_of(target)
-        return tracked(self.uri, stream_lines(snapshot, types))
+        return tracked(self.uri, exporter.stream_lines(snapshot, types))
 
     def export_batches(
         self,
@@ -498,25 +480,25 @@ class Graph(FlatNames):
         With `columns` only those of each type are read that have one of these names.
         """
         snapshot = self._session.snapshot_of(target)
-        return tracked(self.uri, stream_batches(snapshot, types, columns))
+        return tracked(self.uri, exporter.stream_batches(snapshot, types, columns))
 
     def blob(
         self,
-        entity: EntityKind,
+        entity: blobs.EntityKind,
         type_name: str,
         entity_id: str,
         property: str,  # noqa: A002 - what the schema calls it
         *,
         target: AnyTarget | None = None,
-    ) -> Blob:
+    ) -> blobs.Blob:
         """Return one Blob value of a node or an edge: what it is, and its bytes in parts.
 
         The value of a null, and of an entity that does not exist, is an error. An external one
         has an address and no bytes.
         """
-        one_of(KINDS, entity, "kind of entity")
+        one_of(_ENTITY_KINDS, entity, "kind of entity")
         snapshot = self._session.snapshot_of(target)
-        return find_blob(snapshot, BlobSelector(entity, type_name, entity_id, property))
+        return blobs.find_blob(snapshot, blobs.BlobSelector(entity, type_name, entity_id, property))
 
     def to_spark(
         self,
@@ -533,8 +515,8 @@ class Graph(FlatNames):
         in SQL that storage answers: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`, `LIKE`,
         `IS NULL`.
         """
-        return engine_named("spark").frame(
-            FrameRequest(
+        return engines.engine_named("spark").frame(
+            engines.FrameRequest(
                 self._session.repository,
                 self._session.snapshot_of(target),
                 spark,
@@ -550,43 +532,43 @@ class Graph(FlatNames):
         A vertex id is `Type:id`; `edges` names the edge types to take, by default all.
         """
         chosen = None if edges is None else tuple(edges)
-        return engine_named("spark").frame(
-            FrameRequest(self._session.repository, self.snapshot(), spark, edges=chosen)
+        return engines.engine_named("spark").frame(
+            engines.FrameRequest(self._session.repository, self.snapshot(), spark, edges=chosen)
         )
 
     # -- writing ----------------------------------------------------------------------------------
 
     def load(
         self,
-        data: RecordInput | Mapping[str, object],
+        data: record_input.RecordInput | Mapping[str, object],
         *,
         mode: str,
         format: str | None = None,  # noqa: A002 - the usual name
         branch: str | None = None,
         from_branch: str | None = None,
-        reader: str = ConversionMode.STRICT,
+        reader: str = "strict",
         expected_head: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
-        job: str | Job | None = None,
-        embed: str = EmbedMode.MISSING,
+        job: str | lineage_record.Job | None = None,
+        embed: str = "missing",
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
-        on_error: str = OnError.FAIL,
+        on_error: str = "fail",
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
-        on_duplicate: str = OnDuplicate.ERROR,
+        on_duplicate: str = "error",
         missing: str | None = None,
-        null_cells: str = NullCells.NULL,
+        null_cells: str = "null",
         edges: str | None = None,
         cascade: bool = False,
         order_by: Sequence[str] = (),
-        engine: str = EngineChoice.AUTO,
+        engine: str = "auto",
         spark: object | None = None,
         progress: bool | Report = False,
         cancelled: threading.Event | None = None,
         dry_run: bool = False,
-    ) -> LoadResult:
+    ) -> load_result.LoadResult:
         """Load graph records, tables by type, or an exported folder as one commit, or not at all.
 
         Graph records are JSON lines or an array: paths, folders, globs, URIs, bytes, an open file,
@@ -630,36 +612,36 @@ class Graph(FlatNames):
         )
         source = None if from_branch is None else BranchName.parse(from_branch)
         check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
+        lineage_record.check_properties(properties)
         check_id("the expected head", expected_head)
-        options = LoadOptions(
-            mode=choice(WriteMode, mode, "load mode"),
-            target=load_target(session, branch, source, actor_id),
+        options = load_options.LoadOptions(
+            mode=choice(write_modes.WriteMode, mode, "load mode"),
+            target=loads.load_target(session, branch, source, actor_id),
             from_branch=source,
-            conversion=choice(ConversionMode, reader, "reader"),
+            conversion=choice(conversions.ConversionMode, reader, "reader"),
             expected_head=expected_head,
             message=message,
             properties=dict(properties or {}),
             job=session.job(job, "load"),
-            described=Described() if dry_run else describe(data),
+            described=lineage_inputs.Described() if dry_run else lineage_inputs.describe(data),
             actor_id=actor_id,
             external_blob_bases=self._session.blob_bases(external_blob_bases),
-            on_error=choice(OnError, on_error, "on_error"),
+            on_error=choice(load_options.OnError, on_error, "on_error"),
             quarantine=None if quarantine is None else Path(quarantine),
             max_errors=max_errors,
-            on_duplicate=choice(OnDuplicate, on_duplicate, "on_duplicate"),
-            missing=None if missing is None else choice(Missing, missing, "missing"),
-            null_cells=choice(NullCells, null_cells, "null_cells"),
+            on_duplicate=choice(load_options.OnDuplicate, on_duplicate, "on_duplicate"),
+            missing=None if missing is None else choice(load_options.Missing, missing, "missing"),
+            null_cells=choice(load_options.NullCells, null_cells, "null_cells"),
             order_by=tuple(order_by),
-            edges=None if edges is None else choice(EdgeIdentity, edges, "edges"),
+            edges=None if edges is None else choice(load_options.EdgeIdentity, edges, "edges"),
             cascade=cascade,
             is_dry_run=dry_run,
             terms=session.terms,
         )
-        request = LoadRequest(
+        request = engines.LoadRequest(
             session.repository,
             session.committer,
-            load_data(data, session),
+            loads.load_data(data, session),
             options,
             session=spark,
             order_by=tuple(order_by),
@@ -667,35 +649,35 @@ class Graph(FlatNames):
             report=None if isinstance(progress, bool) else progress,
             cancelled=cancelled,
             embedder=session.embedder(embed),
-            form=None if format is None else format_named(format),
+            form=None if format is None else file_kinds.format_named(format),
         )
-        return load_with(session, choice(EngineChoice, engine, "engine"), request)
+        return loads.load_with(session, choice(engines.EngineChoice, engine, "engine"), request)
 
     def load_tables(
         self,
         *,
-        nodes: Mapping[str, TableInput] | None = None,
-        edges: Mapping[str, TableInput] | None = None,
+        nodes: Mapping[str, table_input.TableInput] | None = None,
+        edges: Mapping[str, table_input.TableInput] | None = None,
         mode: str,
         branch: str | None = None,
         from_branch: str | None = None,
         expected_head: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
-        job: str | Job | None = None,
-        embed: str = EmbedMode.MISSING,
+        job: str | lineage_record.Job | None = None,
+        embed: str = "missing",
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
-        on_error: str = OnError.FAIL,
+        on_error: str = "fail",
         quarantine: str | Path | None = None,
         max_errors: int | None = None,
-        on_duplicate: str = OnDuplicate.ERROR,
+        on_duplicate: str = "error",
         missing: str | None = None,
-        null_cells: str = NullCells.NULL,
+        null_cells: str = "null",
         edge_identity: str | None = None,
         cascade: bool = False,
         dry_run: bool = False,
-    ) -> LoadResult:
+    ) -> load_result.LoadResult:
         """Load tables, files or lists of objects by type as one commit, in this process.
 
         Columns have the names of properties; edges have `src` and `dst`, or `from` and `to`.
@@ -725,7 +707,7 @@ class Graph(FlatNames):
             null_cells=null_cells,
             edges=edge_identity,
             cascade=cascade,
-            engine=EngineChoice.LOCAL,
+            engine=engines.EngineChoice.LOCAL,
             dry_run=dry_run,
         )
 
@@ -740,10 +722,10 @@ class Graph(FlatNames):
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
         retries: int = 0,
-        embed: str = EmbedMode.MISSING,
+        embed: str = "missing",
         actor_id: str | None = None,
         external_blob_bases: Sequence[str] = (),
-    ) -> MutationResult:
+    ) -> mutations.MutationResult:
         """Run a mutation query as one commit; `name` picks one of several in the text.
 
         `expected_head` makes it conditional: when the branch has another head, nothing happens.
@@ -759,9 +741,9 @@ class Graph(FlatNames):
         )
         check_id("the expected head", expected_head)
         check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
+        lineage_record.check_properties(properties)
         check_retries(retries)
-        request = MutationRequest(
+        request = mutations.MutationRequest(
             text,
             name,
             params,
@@ -773,7 +755,7 @@ class Graph(FlatNames):
             properties=dict(properties or {}),
             retries=retries,
         )
-        return Mutations(
+        return mutations.Mutations(
             self._session.repository, self._session.committer, self._session.embedder(embed)
         ).run(request)
 
@@ -786,7 +768,7 @@ class Graph(FlatNames):
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
         actor_id: str | None = None,
-    ) -> RemovalResult:
+    ) -> mutations.RemovalResult:
         """Delete rows by their ids as one commit: `{"node:Person": ["ann"], "edge:Knows": []}`.
 
         The edges at a deleted node go with it. Ids that are not there are passed over. With
@@ -798,8 +780,8 @@ class Graph(FlatNames):
         )
         check_id("the expected head", expected_head)
         check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
-        request = RemovalRequest(
+        lineage_record.check_properties(properties)
+        request = mutations.RemovalRequest(
             ids,
             self._session.incarnation_of(branch),
             expected_head,
@@ -807,21 +789,23 @@ class Graph(FlatNames):
             message,
             dict(properties or {}),
         )
-        return Mutations(
-            self._session.repository, self._session.committer, self._session.embedder(EmbedMode.OFF)
+        return mutations.Mutations(
+            self._session.repository,
+            self._session.committer,
+            self._session.embedder("off"),
         ).remove(request)
 
     def embed(
         self,
         types: Sequence[str] = (),
         *,
-        mode: str = EmbedMode.MISSING,
+        mode: str = "missing",
         branch: str | None = None,
         actor_id: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
-        job: str | Job | None = None,
-    ) -> EmbedResult:
+        job: str | lineage_record.Job | None = None,
+    ) -> stored_vectors.EmbedResult:
         """Make the vectors that `@embed` asks for, for stored rows, as one commit.
 
         `missing` makes those that are null, or stale because the text or the model has changed;
@@ -831,12 +815,12 @@ class Graph(FlatNames):
         actor_id = self._session.authorize(
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
         )
-        chosen = choice(EmbedMode, mode, "embed mode")
+        chosen = choice(row_embedder.EmbedMode, mode, "embed mode")
         check_commit_texts(message=message, properties=properties)
-        check_properties(properties)
+        lineage_record.check_properties(properties)
         session, clock = self._session, self._session.repository.clock
         named = session.job(job, "embed").of_run(clock.ulid())
-        request = EmbedRequest(
+        request = stored_vectors.EmbedRequest(
             session.incarnation_of(branch),
             tuple(types),
             chosen,
@@ -845,14 +829,14 @@ class Graph(FlatNames):
             dict(properties or {}),
             named,
         )
-        embedding = StoredEmbedding(
+        embedding = stored_vectors.StoredEmbedding(
             session.repository,
             session.committer,
             session.embeddings_table,
             session.embedder(chosen, is_asked_for=True),
             model=session.embeddings.get().model,
         )
-        with LongJob(session.live, named, "EMBED", clock.now_us) as long_job:
+        with lineage_transport.LongJob(session.live, named, "EMBED", clock.now_us) as long_job:
             long_job.begin()
             result = embedding.run(request)
             long_job.has_commit = result.commit is not None

@@ -17,10 +17,12 @@ from omnigraph.manifest.layout import Incarnation
 from omnigraph.names import BranchName
 from omnigraph.policy import Action
 from omnigraph.progress import Progress
+from omnigraph.schema import Catalog
 from omnigraph.write.load.formats.exported import exported_input
 from omnigraph.write.load.input.source import RecordInput, RecordSource
 from omnigraph.write.load.input.table_source import table_source
 from omnigraph.write.load.loader import Loader
+from omnigraph.write.load.options import LoadOptions
 from omnigraph.write.load.result import LoadResult
 from omnigraph.write.load.workers import LocalLoadWorkers
 
@@ -73,6 +75,19 @@ def load_with(session: Session, engine: EngineChoice, request: LoadRequest) -> L
     return result
 
 
+def _target_catalog(session: Session, options: LoadOptions) -> Catalog:
+    """Return what the branch that is loaded into declares, or the one that it will be cut from."""
+    history, branches = session.repository.history, session.repository.branches
+    if isinstance(options.target, Incarnation):
+        return history.snapshot(options.target).catalog
+    try:
+        return history.snapshot(branches.resolve(options.target)).catalog
+    except BranchNotFoundError:
+        if options.from_branch is None:
+            raise
+        return history.snapshot(branches.resolve(options.from_branch)).catalog
+
+
 def _load_here(session: Session, request: LoadRequest) -> LoadResult:
     stream = sys.stderr if request.shows_progress else None
     progress = Progress(stream, request.report)
@@ -89,7 +104,7 @@ def _load_here(session: Session, request: LoadRequest) -> LoadResult:
     options = replace(request.options, persists_topology=True)
     tables = table_source(
         request.data,
-        session.catalog(),
+        _target_catalog(session, request.options),
         form=request.form,
         storage_options=session.repository.store.settings.storage_options,
     )

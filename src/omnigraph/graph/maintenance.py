@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.engine import bulk_engine
+from omnigraph.graph.late import (
+    cleanup_policy,
+    cleanup_report,
+    cleanups,
+    engines,
+    health,
+    optimizing,
+    repairs,
+    scrub_reports,
+    scrubbing,
+)
 from omnigraph.graph.session import Part
-from omnigraph.maintenance.cleanup.cleanup import Cleanup
-from omnigraph.maintenance.cleanup.needed import ORPHAN_AGE_S, CleanupPolicy
-from omnigraph.maintenance.cleanup.report import CleanupResult
-from omnigraph.maintenance.health import Finding, examine
-from omnigraph.maintenance.optimize import MaintenanceReport
-from omnigraph.maintenance.repair import Repair, RepairReport
-from omnigraph.maintenance.scrub import scrub
-from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
 
 
 class GraphMaintenance(Part):
     """Keeps a graph fast, small and readable."""
 
-    def ensure_indices(self, branch: str | None = None) -> MaintenanceReport:
+    def ensure_indices(self, branch: str | None = None) -> optimizing.MaintenanceReport:
         """Build the declared indexes that are missing, and fold in rows that they do not cover."""
         self._session.require_writable("ensure_indices")
         return self._session.maintenance.ensure_indices(self._session.incarnation_of(branch))
 
     def rebuild_indexes(
         self, table_keys: Sequence[str], *, branch: str | None = None
-    ) -> MaintenanceReport:
+    ) -> optimizing.MaintenanceReport:
         """Build the declared indexes of some tables (`node:Person`) anew, without reading them."""
         self._session.require_writable("rebuild_indexes")
         return self._session.maintenance.rebuild_indexes(
@@ -35,13 +37,13 @@ class GraphMaintenance(Part):
 
     def optimize(
         self, *, engine: str = "auto", spark: object | None = None, progress: bool = False
-    ) -> MaintenanceReport:
+    ) -> optimizing.MaintenanceReport:
         """Compact and index every table of `main` in one commit; removes no version.
 
         Large tables are rewritten and indexed by Spark tasks; the commit is the same.
         """
         self._session.require_writable("optimize")
-        bulk = bulk_engine(engine, self._session.maintenance.work_bytes, session=spark)
+        bulk = engines.bulk_engine(engine, self._session.maintenance.work_bytes, session=spark)
         if bulk is None:
             return self._session.maintenance.optimize()
         with bulk.maintenance_workers(
@@ -49,9 +51,9 @@ class GraphMaintenance(Part):
         ) as workers:
             return self._session.maintenance.optimize(workers)
 
-    def examine(self, *, try_writing: bool = True) -> list[Finding]:
+    def examine(self, *, try_writing: bool = True) -> list[health.Finding]:
         """Return what is wrong or slow, and what helps; see `omnigraph doctor`."""
-        return examine(
+        return health.examine(
             self._session.repository,
             self._session.recovery,
             self._session.snapshot(),
@@ -65,7 +67,7 @@ class GraphMaintenance(Part):
         share: float = 1.0,
         seed: str | None = None,
         adopt: bool = False,
-    ) -> ScrubReport:
+    ) -> scrub_reports.ScrubReport:
         """Compare the files of the graph, or of one branch, with their checksums.
 
         `share` reads only so much of them, chosen by path and `seed`: by default the day. `adopt`
@@ -75,13 +77,17 @@ class GraphMaintenance(Part):
             self._session.require_writable("scrub with adopt")
         if self._session.is_writable:
             self._session.background.settle()
-        return scrub(self._session.repository, ScrubRequest(branch, share, seed, adopt))
+        return scrubbing.scrub(
+            self._session.repository, scrub_reports.ScrubRequest(branch, share, seed, adopt)
+        )
 
-    def repair(self, *, confirm: bool = False, force: bool = False) -> RepairReport:
+    def repair(self, *, confirm: bool = False, force: bool = False) -> repairs.RepairReport:
         """Show versions from outside; `confirm` publishes maintenance, `force` the rest."""
         if confirm:
             self._session.require_writable("repair")
-        work = Repair(self._session.repository, self._session.recovery, self._session.committer)
+        work = repairs.Repair(
+            self._session.repository, self._session.recovery, self._session.committer
+        )
         return work.run(confirm=confirm, force=force)
 
     def cleanup(
@@ -89,15 +95,17 @@ class GraphMaintenance(Part):
         *,
         keep_versions: int | None = None,
         older_than_s: int | None = None,
-        orphan_age_s: int = ORPHAN_AGE_S,
+        orphan_age_s: int = 24 * 3600,
         confirm: bool = False,
-    ) -> CleanupResult:
+    ) -> cleanup_report.CleanupResult:
         """Remove old versions and leftovers that nothing needs; without `confirm` only count them.
 
         With both options a version goes only if neither keeps it.
         """
         if confirm:
             self._session.require_writable("cleanup")
-        policy = CleanupPolicy(keep_versions, older_than_s, orphan_age_s)
-        work = Cleanup(self._session.repository, self._session.recovery, self._session.staging)
+        policy = cleanup_policy.CleanupPolicy(keep_versions, older_than_s, orphan_age_s)
+        work = cleanups.Cleanup(
+            self._session.repository, self._session.recovery, self._session.staging
+        )
         return work.run(policy, confirm=confirm)

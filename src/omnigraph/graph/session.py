@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import field
 from datetime import datetime
+from pathlib import Path
+from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.authorize import UNGATED, WriteGate
+from omnigraph.graph.late import (
+    background_work,
+    commit_terms,
+    committers,
+    lineage_record,
+    lineage_transport,
+    optimizing,
+    row_embedder,
+    staging_records,
+    write_side,
+)
 from omnigraph.graph.schema_hold import SchemaHold
-from omnigraph.lineage import Job, job_of
-from omnigraph.lineage.transport import LiveEvents, live_events
-from omnigraph.maintenance.background import BackgroundMaintenance
-from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.manifest import (
     AnyTarget,
-    GraphCommit,
     OpenMode,
     ReadTarget,
     Repository,
@@ -31,6 +40,7 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import MAIN, BranchName, choice, is_ulid
 from omnigraph.policy import Action
+from omnigraph.read.access import column_files
 from omnigraph.read.reader import Reader
 from omnigraph.recovery import Recovery
 from omnigraph.schema import Catalog
@@ -40,11 +50,9 @@ from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.store.blob_bases import blob_bases
-from omnigraph.write.commit.committer import Committer
-from omnigraph.write.commit.job import WriteJob
-from omnigraph.write.commit.terms import CommitTerms
-from omnigraph.write.embed.row_embedder import EmbedMode, RowEmbedder
-from omnigraph.write.stage.staging_record import StagingRecords
+
+LIVE_EVENTS: Final = "OMNIGRAPH_LINEAGE"
+"""Names where events of lineage go; without it nothing of lineage is loaded for a read."""
 
 
 class ReadOnlyGraphError(InvalidInputError):
@@ -92,6 +100,27 @@ class Binding:
             self._incarnation = incarnation
 
 
+class LateWriteSide:
+    """The write side of an open graph: most handles only read. Safe to share between threads."""
+
+    def __init__(self, make: Callable[[], write_side.WriteSide]) -> None:
+        self._guard = threading.Lock()
+        self._make = make
+        self._made: write_side.WriteSide | None = None
+
+    def get(self) -> write_side.WriteSide:
+        """Return the write side; the first call makes it."""
+        with self._guard:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def made(self) -> write_side.WriteSide | None:
+        """Return the write side if a call has made it."""
+        with self._guard:
+            return self._made
+
+
 @dataclass(frozen=True)
 class Session:
     """An open graph, bound to one of its branches."""
@@ -100,10 +129,7 @@ class Session:
     mode: OpenMode
     binding: Binding
     recovery: Recovery
-    committer: Committer
-    maintenance: Maintenance
-    background: BackgroundMaintenance
-    staging: StagingRecords
+    writing: LateWriteSide
     topologies: Topologies
     embeddings: LazyEmbeddingClient
     reader: Reader
@@ -111,20 +137,46 @@ class Session:
     external_blob_bases: tuple[str, ...] = ()
     """From below which every write of the handle may read external blobs."""
     hold: SchemaHold | None = None
-    terms: CommitTerms | None = None
+    terms: commit_terms.CommitTerms | None = None
     """What commits of loads and merges through this handle depend on."""
     closed: threading.Event = field(default_factory=threading.Event)
     """Set once the graph is closed; shared by all handles of one open graph."""
-    live: LiveEvents | None = None
+    live: lineage_transport.LiveEvents | None = None
     """Sends the lineage of commits, if the environment asks for it."""
     job_namespace: str = "python"
     job_name: str | None = None
     """What the lineage of commits calls the jobs of this handle; by default by the operation."""
 
     @property
+    def committer(self) -> committers.Committer:
+        """What commits the writes of this handle."""
+        committer = self.writing.get().committer
+        return committer if self.hold is None else committer.held_to(self.hold)
+
+    @property
+    def maintenance(self) -> optimizing.Maintenance:
+        """What compacts and indexes tables."""
+        return self.writing.get().maintenance
+
+    @property
+    def background(self) -> background_work.BackgroundMaintenance:
+        """What follows the writes of all handles of the open graph."""
+        return self.writing.get().background
+
+    @property
+    def staging(self) -> staging_records.StagingRecords:
+        """The records of files that writes have staged."""
+        return self.writing.get().staging
+
+    @property
     def is_writable(self) -> bool:
         """Whether the graph was opened for writing."""
         return self.mode is OpenMode.READ_WRITE
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the graph is on a disk of this machine: looking for a commit is no request."""
+        return self.repository.store.settings.root.is_local
 
     def require_writable(self, operation: str) -> None:
         """Raise unless the graph was opened for writing."""
@@ -195,14 +247,18 @@ class Session:
         return target
 
     def _held(self, snapshot: Snapshot) -> Snapshot:
-        """Return the newest snapshot with the schema that the handle is held to."""
-        if self.hold is None:
-            return snapshot
-        return self.hold.newest(snapshot, self.repository.history)
+        """Return the newest snapshot of `main` with the schema that the handle is held to.
 
-    def job(self, asked: str | Job | None, operation: str) -> Job:
+        Other branches have schemas of their own.
+        """
+        if self.hold is None or not snapshot.incarnation.is_main:
+            return snapshot
+        return self.hold.newest(snapshot)
+
+    def job(self, asked: str | lineage_record.Job | None, operation: str) -> lineage_record.Job:
         """Return the job that a write is recorded for."""
-        return job_of(asked, Job(self.job_namespace, self.job_name or operation))
+        own = lineage_record.Job(self.job_namespace, self.job_name or operation)
+        return lineage_record.job_of(asked, own)
 
     def blob_bases(self, given: Iterable[str]) -> tuple[str, ...]:
         """Return from below which one write may read external blobs."""
@@ -217,10 +273,22 @@ class Session:
         """The table of vectors that were made from texts."""
         return EmbeddingsTable(self.repository.store.datasets)
 
-    def embedder(self, embed: str, *, is_asked_for: bool = False) -> RowEmbedder:
+    def embedder(self, embed: str, *, is_asked_for: bool = False) -> row_embedder.RowEmbedder:
         """Return what fills the vectors of one write."""
-        mode = choice(EmbedMode, embed, "embed mode")
-        return RowEmbedder(self.embeddings, self.embeddings_table, mode, is_asked_for=is_asked_for)
+        mode = choice(row_embedder.EmbedMode, embed, "embed mode")
+        return row_embedder.RowEmbedder(
+            self.embeddings, self.embeddings_table, mode, is_asked_for=is_asked_for
+        )
+
+    def finish(self) -> None:
+        """Do the maintenance that the writes have left, and wait until their events are sent."""
+        written = self.writing.made()
+        if written is None:
+            self.repository.checksums.record()
+        else:
+            written.background.close()
+        if self.live is not None:
+            self.live.flush()
 
 
 class Part:
@@ -237,6 +305,14 @@ class Part:
         return self._opened
 
 
+def share_columns(folder: Path) -> None:
+    """Let the graphs of this process map columns from a folder, unless the environment names one.
+
+    It takes effect for graphs that are opened later.
+    """
+    os.environ.setdefault(column_files.FOLDER, str(folder))
+
+
 def start_session(
     repository: Repository,
     recovery: Recovery,
@@ -249,46 +325,31 @@ def start_session(
     external_blob_bases: tuple[str, ...] = (),
 ) -> Session:
     """Put the parts of an open graph together; touches no storage."""
-    live = live_events()
+    live = lineage_transport.live_events() if os.environ.get(LIVE_EVENTS) else None
 
-    # The committer comes before the maintenance that uses it, and reports to what runs that.
-    def on_commit(job: WriteJob) -> None:
-        background.remember(job)
+    def make() -> write_side.WriteSide:
+        return write_side.make_write_side(
+            repository, recovery, reader, live=live, auto_optimize=auto_optimize
+        )
 
-    def record(commit: GraphCommit) -> None:
-        background.record(commit)
-        if live is not None:
-            live.committed(commit, repository.root)
-
-    committer = Committer(
-        repository,
-        recovery,
-        owner_id=repository.clock.ulid(),
-        on_commit=on_commit,
-        record=record,
-    )
-    maintenance = Maintenance(repository, recovery, committer)
-    background = BackgroundMaintenance(repository, maintenance, enabled=auto_optimize)
     is_writable = mode is OpenMode.READ_WRITE
     topologies = Topologies(TopologyStore(repository.store, is_writable=is_writable))
     embeddings = LazyEmbeddingClient(repository.clock, config=embedding, environ=os.environ)
+    reader = Reader(
+        topologies,
+        repository.clock,
+        embeddings=embeddings,
+        recorded=EmbeddingsTable(repository.store.datasets),
+    )
     return Session(
         repository=repository,
         mode=mode,
         binding=Binding(incarnation),
         recovery=recovery,
-        committer=committer,
-        maintenance=maintenance,
-        background=background,
-        staging=StagingRecords(repository.store.objects, repository.clock),
+        writing=LateWriteSide(make),
         topologies=topologies,
         embeddings=embeddings,
-        reader=Reader(
-            topologies,
-            repository.clock,
-            embeddings=embeddings,
-            recorded=EmbeddingsTable(repository.store.datasets),
-        ),
+        reader=reader,
         gate=gate,
         external_blob_bases=external_blob_bases,
         live=live,

@@ -91,8 +91,15 @@ def lint_files(*, query_path: Path, schema_path: Path) -> LintReport:
 
 def require_queries_hold(registry: Registry, schema: str) -> None:
     """Raise unless every stored query compiles against a schema."""
+    problems = queries_that_break(registry, schema)
+    if problems:
+        raise RegistryError(problems)
+
+
+def queries_that_break(registry: Registry, schema: str) -> list[RegistryProblem]:
+    """Return why stored queries do not compile against a schema."""
     if not registry.queries:
-        return
+        return []
     catalog = compile_schema(schema, domain=SystemClock().ulid()).catalog
     problems = []
     for stored in registry.queries:
@@ -100,8 +107,7 @@ def require_queries_hold(registry: Registry, schema: str) -> None:
         problems += [
             RegistryProblem(each.code, stored.name, each.message, each.hint) for each in found
         ]
-    if problems:
-        raise RegistryError(problems)
+    return problems
 
 
 def register_queries(texts: Mapping[str, str]) -> Registry:

@@ -15,11 +15,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.lineage.record import InputRead
 from omnigraph.names import TableKey
 from omnigraph.texts import escaped, redacted

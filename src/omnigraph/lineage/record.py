@@ -23,13 +23,14 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, TypeVar, cast
 
 import orjson
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TableKey, check_label
 

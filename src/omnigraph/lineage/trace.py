@@ -14,12 +14,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
 from omnigraph.clock import decode_ulid
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import NotFoundError
 from omnigraph.lineage.openlineage import read_type
 from omnigraph.lineage.record import InputRead, Lineage, read_lineage

@@ -17,11 +17,11 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.lineage.openlineage import Event, end_event, events_of, start_event, to_bytes
 from omnigraph.lineage.record import Job, runtime

@@ -6,7 +6,8 @@ or `PAUSE_S` after the first one, and
 1. adds the commits to the derived commit tables, all of them in one append, and the checksums of
    the files that were written to `_checksums.lance`: when there are many, or no write is coming;
 2. compacts a table that has more than `SMALL_MAX` small fragments, or fragments with deleted rows,
-   under the ordinary protocol. The same goes for `__manifest` and the derived tables.
+   under the ordinary protocol. The same goes for `__manifest` and the derived tables;
+3. puts the files of old versions of all of them together into packs.
 
 While writes keep coming that is all: listing fragments costs nothing, and the cost of one run is
 spread over `SMALL_MAX` writes. Indexes are extended when they do not cover more than
@@ -40,13 +41,15 @@ from omnigraph.maintenance.optimize import Maintenance
 from omnigraph.maintenance.table_maintenance import compact_dataset
 from omnigraph.manifest import GraphCommit, Repository
 from omnigraph.manifest.checksums import BATCH_FILES
-from omnigraph.manifest.compact import compact_manifest
-from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, Incarnation
+from omnigraph.manifest.compact import compact_manifest, pack_manifest
+from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, MANIFEST, Incarnation
 from omnigraph.recovery import WriterKind
 from omnigraph.store.records import CompactionOptions, FragmentInfo
 from omnigraph.write.commit.job import WriteJob
 
 SMALL_MAX: Final = 64
+CLOSED_MANIFEST_MAX: Final = 8
+"""Opening a graph reads all of `__manifest`, and each fragment of it takes as long as many rows."""
 UNCOVERED_MAX: Final = 8
 """A probe reads every fragment that its index does not cover: more than this cost too much."""
 UNCOVERED_ROWS_MAX: Final = 2_048
@@ -63,15 +66,21 @@ _OWN_KINDS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
 _log = logging.getLogger(__name__)
 
 
-def tail_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | None:
-    """Return up to which size fragments are worth rewriting together; None when none are."""
+def tail_to_compact(
+    fragments: Sequence[FragmentInfo], *, small_max: int | None = None
+) -> CompactionOptions | None:
+    """Return up to which size fragments are worth rewriting together; None when none are.
+
+    `small_max` is how many of one size may stay: by default `SMALL_MAX`.
+    """
+    small_max = SMALL_MAX if small_max is None else small_max
     target = _TIER_FACTOR
     while target <= _TARGET_ROWS_MAX * _TIER_FACTOR:
         bound = min(target, _TARGET_ROWS_MAX)
-        if sum(fragment.rows < bound for fragment in fragments) > SMALL_MAX:
+        if sum(fragment.rows < bound for fragment in fragments) > small_max:
             return CompactionOptions(target_rows=bound)
         target *= _TIER_FACTOR
-    if sum(fragment.deleted_rows > 0 for fragment in fragments) > SMALL_MAX:
+    if sum(fragment.deleted_rows > 0 for fragment in fragments) > small_max:
         return CompactionOptions(target_rows=1, deleted_share_min=0.0)
     return None
 
@@ -147,7 +156,7 @@ class BackgroundMaintenance:
             pending = self._take()
             self._record(pending)
             if self._enabled:
-                self._compact(pending, is_quiet=True)
+                self._compact(pending, is_quiet=True, manifest_max=CLOSED_MANIFEST_MAX)
             # Compaction commits too, and a worker for that would write after this call.
             self._record_pending()
             self._repository.checksums.record()
@@ -234,11 +243,15 @@ class BackgroundMaintenance:
         if pending.commits:
             self._repository.commit_tables.record(pending.commits)
 
-    def _compact(self, pending: _Pending, *, is_quiet: bool) -> None:
+    def _compact(
+        self, pending: _Pending, *, is_quiet: bool, manifest_max: int | None = None
+    ) -> None:
         for incarnation in sorted(pending.branches):
             keys = sorted(key for owner, key in pending.tables if owner == incarnation)
             try:
                 self._compact_branch(incarnation, keys, is_quiet=is_quiet)
+                self._compact_manifest(incarnation, small_max=manifest_max)
+                self._pack(incarnation, keys)
             except OmnigraphError as error:
                 _log.info("maintenance of branch %s was put off: %s", incarnation.branch, error)
             except RuntimeError:
@@ -247,7 +260,7 @@ class BackgroundMaintenance:
                 return  # The interpreter is shutting down and starts no threads any more.
 
     def _compact_branch(
-        self, incarnation: Incarnation, keys: Iterable[str], *, is_quiet: bool
+        self, incarnation: Incarnation, keys: Sequence[str], *, is_quiet: bool
     ) -> None:
         datasets, reader = self._repository.store.datasets, self._repository.reader
         entries = reader.latest(incarnation).entries
@@ -270,18 +283,30 @@ class BackgroundMaintenance:
         if due:
             with_indexes = wants_indexes and is_small
             self._maintenance.compact_tail(incarnation, due, with_indexes=with_indexes)
-        self._compact_manifest(incarnation)
         for location in (COMMITS, COMMIT_ACTORS, CHECKSUMS):
             if datasets.exists(location):
-                handle = datasets.open(location)
-                if len(handle.fragments()) > SMALL_MAX:
-                    compact_dataset(datasets, location)
+                # By sizes: otherwise a long history would be rewritten every time.
+                options = tail_to_compact(datasets.open(location).fragments())
+                if options is not None:
+                    compact_dataset(datasets, location, options)
+                datasets.pack_versions(location)
 
-    def _compact_manifest(self, incarnation: Incarnation) -> None:
+    def _pack(self, incarnation: Incarnation, keys: Iterable[str]) -> None:
+        """Put the files of old versions together: a commit then costs the same after thousands."""
+        datasets = self._repository.store.datasets
+        entries = self._repository.reader.latest(incarnation).entries
+        for key in keys:
+            entry = entries.get(key)
+            if entry is not None and entry.owner_branch == incarnation.text:
+                datasets.pack_versions(entry.location, branch=entry.table_branch)
+        if datasets.has_versions_to_pack(MANIFEST, branch=incarnation.lance_branch):
+            pack_manifest(self._repository, incarnation)
+
+    def _compact_manifest(self, incarnation: Incarnation, *, small_max: int | None) -> None:
         """Compact the small fragments of a branch's manifest."""
         reader = self._repository.reader
         fragments = reader.open(incarnation, reader.head_version(incarnation)).fragments()
-        options = tail_to_compact(fragments)
+        options = tail_to_compact(fragments, small_max=small_max)
         if options is not None:
             compact_manifest(self._repository, incarnation, options)
 

@@ -24,12 +24,13 @@ built again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.maintenance.workers import MaintenanceWorkers, SegmentPlan
 from omnigraph.schema import EntityType, Property
 from omnigraph.store.datasets import DatasetHandle, DatasetStore

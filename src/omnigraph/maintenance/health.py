@@ -6,13 +6,16 @@ Nothing is changed but one small object, which is written and removed again to t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.dataclass import dataclass
+from omnigraph.errors import ConflictError, CorruptError, NotFoundError, OmnigraphError
 from omnigraph.maintenance.build_indexes import plan_indexes
 from omnigraph.manifest import Repository, Snapshot
+from omnigraph.manifest.errors import BranchGoneError
+from omnigraph.manifest.history import History
+from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.recovery import Recovery, Verdict, find_broken_manifests
 from omnigraph.schema import EntityType
 
@@ -59,6 +62,7 @@ def examine(
     findings = [_storage(repository)] if try_writing else []
     findings.append(_pending(recovery))
     findings.extend(_manifests(repository))
+    findings.extend(_schemas(repository))
     findings.extend(_leftovers(repository))
     findings.extend(_tables(snapshot, repository.root))
     return findings
@@ -121,6 +125,38 @@ def _manifests(repository: Repository) -> Iterator[Finding]:
             f"branch '{broken.branch}' cannot be read: {broken.problem}",
             f"omnigraph repair {repository.root}",
         )
+
+
+def _schemas(repository: Repository) -> Iterator[Finding]:
+    """Look for branches that lack a change of main's schema since they parted."""
+    main = repository.history.snapshot(MAIN_INCARNATION)
+    for incarnation in repository.branches.incarnations():
+        try:
+            is_behind = _is_behind(repository.history, incarnation, main)
+        except (BranchGoneError, CorruptError):
+            continue  # It was deleted since, or `_manifests` reports it.
+        if is_behind:
+            yield Finding(
+                "schema",
+                Health.NOTE,
+                f"the schema of branch '{incarnation.branch}' is behind that of main",
+                f"omnigraph branch merge main --into {incarnation.branch} --uri {repository.root}",
+            )
+
+
+def _is_behind(history: History, incarnation: Incarnation, main: Snapshot) -> bool:
+    snapshot = history.snapshot(incarnation)
+    newest = main.state.head.schema_hash
+    if snapshot.state.head.schema_hash == newest:
+        return False
+    base = history.merge_base_of(source=snapshot, target=main)
+    if base is None:
+        return True
+    try:
+        parted = history.snapshot_of_commit(base.graph_commit_id)
+    except NotFoundError:
+        return True  # A cleanup has removed it.
+    return parted.state.head.schema_hash != newest
 
 
 def _leftovers(repository: Repository) -> Iterator[Finding]:

@@ -14,10 +14,10 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import (
     ConflictError,
     CorruptError,

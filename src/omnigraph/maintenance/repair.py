@@ -19,9 +19,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.manifest import CommitDraft, Entry, Published, Repository, Requirements, Updates
 from omnigraph.manifest.errors import BranchGoneError
@@ -193,7 +194,8 @@ class Repair:
             branch, operation_id=operation_id, operation="repair"
         ) as lock:
             self._recovery.sweep_branch(branch)
-            self._require_no_schema_apply(incarnation)
+            # Its owner would hold the lock that is held here, so it is dead.
+            self._repository.branches.clear_schema_lock(incarnation)
             state = self._repository.reader.latest(incarnation)
             seen = self._look(incarnation, state)
             lock.check()
@@ -215,14 +217,6 @@ class Repair:
             if entry.owner_branch == incarnation.text
         )
         return _tables(incarnation, seen, confirm=confirm, force=False)
-
-    def _require_no_schema_apply(self, incarnation: Incarnation) -> None:
-        branches = self._repository.branches
-        if not incarnation.is_main:
-            branches.require_no_schema_apply("repair")
-        elif branches.has_schema_lock():
-            # Its owner would hold the lock that is held here, so it is dead.
-            branches.clear_schema_lock()
 
     def _look(self, incarnation: Incarnation, state: ManifestState) -> tuple[_Seen, ...]:
         settled = self._recovery.log.settled_transactions()

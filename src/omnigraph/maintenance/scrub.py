@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.cleanup.needed import PublishedEntry, published_entries
 from omnigraph.maintenance.scrub_report import (
@@ -64,6 +65,7 @@ from omnigraph.store.lance.layout import (
     manifest_version,
     tag_ref_path,
 )
+from omnigraph.store.lance.packs import pack_span
 from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import DatasetVersion, FileKind
 
@@ -107,10 +109,24 @@ class _DatasetFiles:
     kinds: dict[str, FileKind] = field(default_factory=dict)
     """The files that were checked."""
     problems: dict[str, Found] = field(default_factory=dict)
+    packed: dict[str | None, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    """The versions that are in packs, by branch, with the path of the pack."""
+
+    def path_of(self, branch: str | None, version: int) -> str:
+        """Return the file that holds a version."""
+        path = manifest_path(self.location, branch, version)
+        return path if path in self.present else self.packed[branch].get(version, path)
+
+    def packs(self, branch: str | None) -> list[str]:
+        """Return the packs of a lineage, and those that have only a checksum."""
+        directory = f"{lineage_path(self.location, branch)}/{VERSIONS_DIR}/"
+        paths = {path for path in (*self.present, *self.sums) if path.startswith(directory)}
+        return sorted(path for path in paths if pack_span(path.removeprefix(directory)))
 
     def versions(self, branch: str | None) -> set[int]:
         """Return the versions of a lineage of which there is a file."""
-        return _version_numbers(self.present, self.location, branch)
+        loose = _version_numbers(self.present, self.location, branch)
+        return loose | self.packed[branch].keys()
 
     def lost_versions(self, branch: str | None) -> set[int]:
         """Return the versions of a lineage of which there is only a checksum."""
@@ -121,8 +137,7 @@ class _DatasetFiles:
         return {
             version
             for version in versions
-            if (path := manifest_path(self.location, branch, version)) in self.present
-            and path not in self.problems
+            if (path := self.path_of(branch, version)) in self.present and path not in self.problems
         }
 
     def blobs(self) -> dict[str, list[str]]:
@@ -243,9 +258,10 @@ class _Scrub:
         lineages: dict[str | None, set[int]] = {}
         for incarnation in self._incarnations(files):
             branch = incarnation.lance_branch
+            self._check_packs(files, branch)
             known = files.versions(branch) | files.lost_versions(branch)
             paths = dict.fromkeys(
-                (manifest_path(MANIFEST, branch, version) for version in known), FileKind.VERSION
+                (files.path_of(branch, version) for version in known), FileKind.VERSION
             )
             if branch is not None:
                 paths[branch_ref_path(MANIFEST, branch)] = FileKind.REF
@@ -306,7 +322,7 @@ class _Scrub:
                 )
                 line.commits  # noqa: B018 - reads all rows, or raises
             except OmnigraphError as error:
-                path = manifest_path(MANIFEST, branch, version)
+                path = files.path_of(branch, version)
                 files.problems.setdefault(path, (Problem.UNREADABLE, str(error)))
                 continue
             return line
@@ -345,15 +361,33 @@ class _Scrub:
         paths: dict[str, FileKind] = {}
         for branch, versions in wanted.items():
             # A hard drop takes versions that old commits name; those have no checksum any more.
+            self._check_packs(files, branch)
             lost = files.lost_versions(branch) & versions
             for version in files.versions(branch) | lost:
-                paths[manifest_path(location, branch, version)] = FileKind.VERSION
+                paths[files.path_of(branch, version)] = FileKind.VERSION
             if branch is not None:
                 paths[branch_ref_path(location, branch)] = FileKind.REF
         self._check(files, paths | self._pins(files))
         lineages = {branch: files.sound(branch, versions) for branch, versions in wanted.items()}
         self._lineages[location] = lineages
         self._check(files, self._needed(files, lineages))
+
+    def _check_packs(self, files: _DatasetFiles, branch: str | None) -> None:
+        """Find out which versions are in packs that are sound."""
+        paths = files.packs(branch)
+        self._check(files, dict.fromkeys(paths, FileKind.VERSION))
+        for path in paths:
+            if path in files.present and self._objects.head(path) is None:
+                # A cleanup has taken it apart since the files were listed.
+                files.problems.pop(path, None)
+            if path in files.problems:
+                continue
+            try:
+                versions = self._datasets.packed_versions(path)
+            except OmnigraphError as error:
+                files.problems[path] = (Problem.UNREADABLE, str(error))
+            else:
+                files.packed[branch] |= dict.fromkeys(versions, path)
 
     def _derived(self) -> None:
         for location in DERIVED_TABLES:
@@ -396,8 +430,8 @@ class _Scrub:
                 if file.kind is not FileKind.TRANSACTION or file.path in files.sums:
                     found.setdefault(file.path, file.kind)
             for version in chosen - read:
-                path = manifest_path(files.location, branch, version)
-                files.problems[path] = (Problem.UNREADABLE, "the version cannot be read")
+                path = files.path_of(branch, version)
+                files.problems.setdefault(path, (Problem.UNREADABLE, "the version cannot be read"))
                 files.kinds[path] = FileKind.VERSION
         for path, blobs in files.blobs().items():
             if path in found:
@@ -413,7 +447,7 @@ class _Scrub:
         for branch, versions in self._lineages.get(files.location, {}).items():
             known = {*versions, *files.versions(branch), *files.lost_versions(branch)}
             for version in known:
-                path = manifest_path(files.location, branch, version)
+                path = files.path_of(branch, version)
                 if path in found:
                     found[path].add(DatasetVersion(files.location, branch, version))
             for file in self._datasets.needed_files(
@@ -509,9 +543,12 @@ class _Scrub:
         users = self._users(files, frozenset(files.problems))
         for path, (problem, detail) in files.problems.items():
             needed_by = users[path]
-            if problem is Problem.MISSING and self._went_with_its_versions(path, needed_by):
-                continue
             kind = files.kinds[path]
+            if problem is Problem.MISSING and (
+                self._went_with_its_versions(path, needed_by)
+                or (kind is FileKind.VERSION and self._are_stored(needed_by))
+            ):
+                continue
             self._damaged.append(
                 Damage(
                     path=path,
@@ -526,10 +563,16 @@ class _Scrub:
 
     def _went_with_its_versions(self, path: str, users: set[DatasetVersion]) -> bool:
         """Whether a cleanup has removed it since the files were listed."""
-        versions = [manifest_path(at.location, at.branch, at.version) for at in users]
+        versions = [self._checked[at.location].path_of(at.branch, at.version) for at in users]
         if not versions or path in versions:
             return False
         return all(self._objects.head(version) is None for version in versions)
+
+    def _are_stored(self, users: set[DatasetVersion]) -> bool:
+        """Whether versions were only moved, into a pack or out of one, since they were listed."""
+        return bool(users) and all(
+            self._datasets.exists(at.location, branch=at.branch, version=at.version) for at in users
+        )
 
     def _commits(self, users: set[DatasetVersion]) -> tuple[ReadableCommits, ...]:
         found = []

@@ -18,7 +18,7 @@ def rows_file_of(blob: str) -> str:
 def _fragment_rows(handle: DatasetHandle, path: str) -> DamagedRows | None:
     name = path.rpartition("/")[2]
     for fragment in handle.fragments():
-        if name in fragment.identity:
+        if any(file.endswith(name) for file in fragment.files):
             ids = handle.row_ids(fragment.fragment_id)
             return DamagedRows(
                 (fragment.fragment_id,),

@@ -7,8 +7,8 @@ are staged again on the new version, as long as the fragments that they replace 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.build_indexes import (
     IndexWork,
@@ -203,10 +203,15 @@ class _Chain:
                 _log.warning("the view of a staged version stays until cleanup: %s", error)
 
 
-def compact_dataset(datasets: DatasetStore, location: str) -> bool:
-    """Compact a derived dataset, which has no manifest entry; False after a lost race."""
+def compact_dataset(
+    datasets: DatasetStore, location: str, options: CompactionOptions | None = None
+) -> bool:
+    """Compact a derived dataset, which has no manifest entry; False after a lost race.
+
+    With `options` only the fragments that they name.
+    """
     at = DatasetVersion(location, None, datasets.head_version(location))
-    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(at)]
+    results = [datasets.run_compaction(task) for task in datasets.plan_compaction(at, options)]
     if not results:
         return False
     try:

@@ -7,9 +7,9 @@ anywhere, several times, and be thrown away; what counts is what comes back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.records import (
     CompactionResult,

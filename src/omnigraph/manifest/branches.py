@@ -11,10 +11,11 @@ manifest branch appears or disappears. Tables are forked later, by the first wri
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.errors import (
     BranchConflictError,
@@ -23,7 +24,7 @@ from omnigraph.manifest.errors import (
     BranchRefusedError,
     SchemaApplyInProgressError,
 )
-from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
+from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation, schema_mark
 from omnigraph.manifest.locks.branch_lock import (
     BranchLock,
     BranchLockLostError,
@@ -32,7 +33,7 @@ from omnigraph.manifest.locks.branch_lock import (
     take_all,
 )
 from omnigraph.manifest.reader import ManifestReader
-from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, nearest_name
+from omnigraph.names import MAIN, BranchName, nearest_name
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import RefInUseError, RefNotFoundError
 
@@ -113,12 +114,11 @@ class Branches:
         """Cut a branch from the head of another one."""
         if branch.is_main:
             raise BranchRefusedError(MAIN, "always exists and cannot be created")
+        self.require_no_schema_apply("branch create", source)
         with take_all(
             self._branch_locks, _creation_locks(branch, source), operation_id=operation_id
         ) as lock:
-            names = self._refs()
-            self.require_no_schema_apply("branch create", names)
-            _require_free(branch, names)
+            _require_free(branch, self._refs())
             version = self._reader.head_version(source)
             incarnation = Incarnation.new(branch, self._clock.ulid())
             lock.check()
@@ -139,8 +139,8 @@ class Branches:
             raise BranchRefusedError(
                 branch.text, "is the one this handle is bound to; bind it to another one first"
             )
+        self.require_no_schema_apply("branch delete", self._resolve(branch))
         with take_all(self._branch_locks, _name_locks(branch), operation_id=operation_id) as lock:
-            self.require_no_schema_apply("branch delete")
             # Not `resolve`: removing a torn head takes the lock that is held here, and a branch
             # that is deleted need not be readable.
             incarnation = self._resolve(branch)
@@ -151,49 +151,80 @@ class Branches:
                 self._require_unused(incarnation, error)
                 self._delete(incarnation)
 
-    def require_no_schema_apply(self, operation: str, names: frozenset[str] | None = None) -> None:
-        """Refuse an operation while a schema change is under way."""
-        is_locked = (
-            self._datasets.has_branch(MANIFEST, SCHEMA_APPLY_LOCK)
-            if names is None
-            else SCHEMA_APPLY_LOCK in names
-        )
-        if is_locked and not self.release_stale_schema_lock():
+    # -- schema changes under way ------------------------------------------------------------------
+
+    def require_no_schema_apply(self, operation: str, incarnation: Incarnation) -> None:
+        """Refuse an operation while a schema change of a branch is under way.
+
+        For callers that do not hold the lock of the branch: one that does has `clear_schema_lock`.
+        """
+        if self.has_schema_lock(incarnation) and not self._release_stale_schema_lock(incarnation):
             raise SchemaApplyInProgressError(operation)
 
-    def has_schema_lock(self) -> bool:
-        """Whether a schema change is under way, or died before its end."""
-        return self._datasets.has_branch(MANIFEST, SCHEMA_APPLY_LOCK)
+    def require_no_schema_applies(self, operation: str) -> None:
+        """Refuse an operation on all branches while a schema change of any is under way."""
+        names = self._refs()
+        for incarnation in self.incarnations():
+            if schema_mark(incarnation) in names:
+                self.require_no_schema_apply(operation, incarnation)
 
-    def set_schema_lock(self) -> None:
-        """Mark a schema change as under way; the caller holds the lock of `main`.
+    def is_schema_changing(self, branch: BranchName) -> bool:
+        """Whether the lock of a branch that cannot be had is that of a schema change."""
+        live = self._live()
+        return branch in live and self.has_schema_lock(live[branch])
+
+    def has_schema_lock(self, incarnation: Incarnation) -> bool:
+        """Whether a schema change of a branch is under way, or died before its end."""
+        return self._datasets.has_branch(MANIFEST, schema_mark(incarnation))
+
+    def set_schema_lock(self, incarnation: Incarnation) -> None:
+        """Mark a schema change as under way; the caller holds the lock of the branch.
 
         It holds that lock until the mark is removed, so a mark that exists already has a dead
         owner.
         """
-        if self.has_schema_lock():
-            self.clear_schema_lock()
-        version = self._reader.head_version(MAIN_INCARNATION)
+        self.clear_schema_lock(incarnation)
         self._datasets.create_branch(
-            MANIFEST, SCHEMA_APPLY_LOCK, from_branch=None, from_version=version
+            MANIFEST,
+            schema_mark(incarnation),
+            from_branch=incarnation.lance_branch,
+            from_version=self._reader.head_version(incarnation),
         )
 
-    def clear_schema_lock(self) -> None:
-        """Remove the mark; the caller holds the lock of `main`."""
+    def clear_schema_lock(self, incarnation: Incarnation) -> None:
+        """Remove the mark if it is there; the caller holds the lock of the branch.
+
+        Whoever holds that lock and is not the schema change itself finds only marks of dead ones.
+        """
+        if not self.has_schema_lock(incarnation):
+            return
         try:
-            self._datasets.delete_branch(MANIFEST, SCHEMA_APPLY_LOCK)
+            self._datasets.delete_branch(MANIFEST, schema_mark(incarnation))
         except RefNotFoundError:
             return
 
-    def release_stale_schema_lock(self) -> bool:
+    @contextmanager
+    def schema_marked(self, incarnation: Incarnation) -> Iterator[None]:
+        """Mark a schema change as under way; the caller holds the lock of the branch."""
+        self.set_schema_lock(incarnation)
+        try:
+            yield
+        finally:
+            try:
+                self.clear_schema_lock(incarnation)
+            except OmnigraphError as error:
+                # The next holder of the lock removes it.
+                _log.warning("the mark of the schema change stays until the next write: %s", error)
+
+    def _release_stale_schema_lock(self, incarnation: Incarnation) -> bool:
         """Remove the mark of a schema change that died; False when its owner is alive."""
         try:
             with self._branch_locks.take(
-                BranchName(MAIN),
+                incarnation.branch,
                 operation_id=self._clock.ulid(),
                 wait_max_s=self._branch_locks.takeover_s,
             ):
-                self.clear_schema_lock()
+                self.clear_schema_lock(incarnation)
         except BranchLockTimeoutError:
             return False
         return True
@@ -220,10 +251,12 @@ class Branches:
             _log.warning("files of the deleted branch %s stay for now: %s", incarnation, error)
 
     def _require_unused(self, incarnation: Incarnation, cause: RefInUseError) -> None:
-        """Raise unless nothing but pins without a tag keeps a branch; remove those pins.
+        """Raise unless nothing but leftovers keeps a branch; remove those.
 
-        Tags are made under the lock of the branch that they pin, so such a pin has no living owner.
+        They are pins without a tag and the mark of a schema change. Both are made under the lock of
+        the branch, which is held here, so they have no living owner.
         """
+        self.clear_schema_lock(incarnation)
         children = self._children(incarnation)
         if children:
             raise BranchConflictError(
@@ -273,8 +306,11 @@ def _name_locks(branch: BranchName) -> set[BranchName]:
 
 
 def _creation_locks(branch: BranchName, source: Incarnation) -> set[BranchName]:
-    """Return whose locks a creation needs: the source must not be deleted meanwhile."""
-    return _name_locks(branch) | (set() if source.is_main else {source.branch})
+    """Return whose locks a creation needs.
+
+    The source must not be deleted meanwhile, and what its head shows must not be purged.
+    """
+    return _name_locks(branch) | {source.branch}
 
 
 def _require_free(branch: BranchName, names: frozenset[str]) -> None:

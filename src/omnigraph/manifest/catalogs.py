@@ -6,12 +6,13 @@ for each snapshot would cost more than a small write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.rows import AcceptedSchema
-from omnigraph.schema import Catalog, compile_stored, read_ir
+from omnigraph.schema import Catalog, stored_catalog
 
 _CATALOGS_MAX: Final = 32
 
@@ -32,4 +33,4 @@ class _Key:
 
 @lru_cache(maxsize=_CATALOGS_MAX)
 def _compiled(key: _Key) -> Catalog:
-    return compile_stored(key.source, read_ir(key.schema.ir)).catalog
+    return stored_catalog(key.source, key.schema.compiled)

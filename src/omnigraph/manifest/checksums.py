@@ -14,7 +14,7 @@
 3. A row whose `check` does not fit is damage of this table, never of the file that it names.
 4. A file belongs to the path where it lies. Branches share the files of what they were cut from,
    a merge that adopts a version writes none, and a renamed type keeps its directory: none of
-   them changes a row.
+   them changes a row. A second name of a local file gets the sum of the first one.
 5. `cleanup` deletes the rows of files that no longer exist; rows of `__manifest` versions only
    when it has removed the version itself: the row of one that has vanished is its only trace.
 """
@@ -25,13 +25,14 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.layout import CHECKSUMS, MANIFEST, TABLE_FOLDERS
 from omnigraph.store import Store
@@ -193,6 +194,7 @@ class ChecksumTable:
 
     def _measured(self, notes: Sequence[Note]) -> list[Note]:
         """Return the notes with size and digest; files that were deleted meanwhile are left out."""
+        notes = self._with_digests_of_copies(notes)
         open_paths = [n.path for n in notes if n.digest is None and not n.is_gone]
         known = self._measure(open_paths)
         found = []
@@ -202,6 +204,28 @@ class ChecksumTable:
             elif note.path in known:
                 size, digest = known[note.path]
                 found.append(replace(note, size=size, digest=digest))
+        return found
+
+    def _with_digests_of_copies(self, notes: Sequence[Note]) -> list[Note]:
+        """Give second names of local files the sums of the first ones, if those are known."""
+        copied = [n.copy_of for n in notes if n.copy_of is not None and n.digest is None]
+        if not copied or not self._store.settings.root.is_local:
+            return list(notes)
+        known = {
+            note.path: FileSum(note.size, note.digest)
+            for note in notes
+            if note.size is not None and note.digest is not None
+        }
+        homes = {home_of(path) for path in copied if path not in known}
+        for home in sorted(homes):
+            known = {**self.sums(home).by_path, **known}
+        found = []
+        for note in notes:
+            first = known.get(note.copy_of or "")
+            if first is None or note.digest is not None or note.size not in (None, first.size):
+                found.append(note)
+            else:
+                found.append(replace(note, size=first.size, digest=first.digest))
         return found
 
     def _measure(self, paths: Sequence[str]) -> dict[str, tuple[int, str]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.manifest.rows import GRAPH_COMMIT, ManifestRow
 from omnigraph.names import MAIN

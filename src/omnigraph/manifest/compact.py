@@ -7,12 +7,14 @@ and after.
 
 It is an update like a publish and names the same fence, so of the two from one version only one can
 land. The fence fragment is left alone.
+
+The files of old versions are put together into packs (`omnigraph.store.lance.packs`).
 """
 
 from __future__ import annotations
 
 from omnigraph.manifest.fence import commit_fenced
-from omnigraph.manifest.layout import Incarnation
+from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.repository import Repository
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.errors import StaleBaseError
@@ -30,6 +32,19 @@ def compact_manifest(
     clock = repository.clock
     with repository.branch_locks.take(incarnation.branch, operation_id=clock.ulid()):
         return _compact_locked(repository, incarnation, options)
+
+
+def pack_manifest(repository: Repository, incarnation: Incarnation) -> int:
+    """Put old versions of a branch's manifest into a pack; return how many.
+
+    Every commit replaces the head row, so a version needs a file that the next one does not need:
+    such files go into the pack too. Takes the lock of the branch.
+    """
+    clock = repository.clock
+    with repository.branch_locks.take(incarnation.branch, operation_id=clock.ulid()):
+        return repository.store.datasets.pack_versions(
+            MANIFEST, branch=incarnation.lance_branch, with_files=True
+        )
 
 
 def _compact_locked(

@@ -101,6 +101,16 @@ class SchemaMovedError(ConflictError):
     actual: str
 
 
+class CounterMovedError(ConflictError):
+    """Another process has reserved numbers since the counter was read; nothing landed."""
+
+    code = "OG-IDENTITY-COUNTER"
+    hint = "try again"
+    template = "the identity counter has moved: expected {expected}, found {actual}"
+    expected: int
+    actual: int
+
+
 class PreconditionFailedError(PreconditionError):
     """The head of the branch is not the one that the caller named; nothing landed."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.branches import Branches
 from omnigraph.manifest.commits import GraphCommit, merge_base
 from omnigraph.manifest.errors import BranchGoneError, CommitNotFoundError, TagNotFoundError

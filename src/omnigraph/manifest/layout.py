@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.clock import CROCKFORD
-from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName
+from omnigraph.dataclass import dataclass
+from omnigraph.names import MAIN, SCHEMA_APPLY_LOCK, BranchName, is_schema_mark
 from omnigraph.store.digests import CHECKSUMS
 from omnigraph.texts import fnv1a64
 
@@ -37,6 +37,7 @@ __all__ = [
     "TABLE_FOLDERS",
     "Incarnation",
     "dataset_location",
+    "schema_mark",
 ]
 
 _FOLDERS: Final = {"node": "nodes", "edge": "edges"}
@@ -77,7 +78,7 @@ class Incarnation:
     def of_lance_branch(cls, name: str) -> Incarnation | None:
         """Read the name of a branch of `__manifest`; None for an internal or foreign one."""
         public, dot, ulid = name.rpartition(".")
-        if not dot or not _ULID.fullmatch(ulid) or public == SCHEMA_APPLY_LOCK:
+        if not dot or not _ULID.fullmatch(ulid) or is_schema_mark(public):
             return None
         return cls(name)
 
@@ -98,6 +99,17 @@ class Incarnation:
 
     def __str__(self) -> str:
         return self.text
+
+
+def schema_mark(incarnation: Incarnation) -> str:
+    """Return the branch of `__manifest` that marks a schema change of a branch as under way.
+
+    >>> schema_mark(MAIN_INCARNATION)
+    '__schema_apply_lock__'
+    """
+    if incarnation.is_main:
+        return SCHEMA_APPLY_LOCK
+    return f"{SCHEMA_APPLY_LOCK}.{incarnation}"
 
 
 MAIN_INCARNATION: Final = Incarnation(MAIN)

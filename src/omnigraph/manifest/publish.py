@@ -27,12 +27,13 @@ import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import pyarrow as pa
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import (
@@ -58,6 +59,7 @@ from omnigraph.manifest.rows import (
 from omnigraph.manifest.state import ManifestState
 from omnigraph.store.background import Background
 from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.durability import Flusher
 from omnigraph.store.errors import DatasetVersionNotFoundError, StaleBaseError
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, DatasetVersion, StagedTransaction
 
@@ -127,7 +129,7 @@ class Updates:
     tombstones: tuple[str, ...] = ()
     schema: AcceptedSchema | None = None
     rows: tuple[ManifestRow, ...] = ()
-    """Further rows: tags and voided commits."""
+    """Further rows: tags, voided commits and the identity counter."""
     removed: tuple[str, ...] = ()
     """Object ids of rows to delete: those of deleted tags."""
 
@@ -161,6 +163,7 @@ class Publisher:
     reader: ManifestReader
     clock: Clock
     background: Background
+    flusher: Flusher
 
     @contextmanager
     def prestage(
@@ -175,16 +178,30 @@ class Publisher:
 
         `state` is what `require` returned, and no other writer may publish on the branch meanwhile.
         """
+        prestaged = self.start_staging(incarnation, state, draft=draft, updates=updates)
+        try:
+            yield prestaged
+        finally:
+            wait([prestaged])
+
+    def start_staging(
+        self,
+        incarnation: Incarnation,
+        state: ManifestState,
+        *,
+        draft: CommitDraft | None,
+        updates: Updates,
+    ) -> Future[StagedPublish]:
+        """Begin to stage a publish on a state; it is durable when the future is done.
+
+        The caller waits for the future before it releases the lock of the branch.
+        """
 
         def stage() -> StagedPublish:
             _require_unsettled(state, draft, updates)
             return self._stage(incarnation, state, draft, updates)
 
-        prestaged = self.background.start(stage)
-        try:
-            yield prestaged
-        finally:
-            wait([prestaged])
+        return self.background.start(stage)
 
     def publish(
         self,
@@ -198,8 +215,8 @@ class Publisher:
     ) -> Published:
         """Check the requirements and make the updates visible, or raise and change nothing.
 
-        Without a draft the publish makes no commit: voids, tags and compaction. `prestaged` comes
-        from `prestage` with the same draft and updates.
+        Without a draft the publish makes no commit: voids, tags, reserved numbers and compaction.
+        `prestaged` comes from `prestage` with the same draft and updates.
         """
         give_up_at = self.clock.monotonic_s() + deadline_s
         attempts = 0
@@ -213,7 +230,7 @@ class Publisher:
             try:
                 if staged is None:
                     staged = self._stage(incarnation, state, draft, updates)
-                return self._land(incarnation, staged)
+                return self.land(incarnation, staged)
             except (StaleBaseError, DatasetVersionNotFoundError) as error:
                 # Another writer was faster; a cleanup may even have removed the version read.
                 if attempts >= _ATTEMPTS_MIN and self.clock.monotonic_s() > give_up_at:
@@ -245,28 +262,38 @@ class Publisher:
         )
         return StagedPublish(state, draft, updates, plan, written, transaction)
 
-    def _land(self, incarnation: Incarnation, staged: StagedPublish) -> Published:
+    def land(self, incarnation: Incarnation, staged: StagedPublish) -> Published:
+        """Commit a staged publish once; `StaleBaseError` when its state is not the newest any more.
+
+        What was staged must be durable by now.
+        """
         state, plan = staged.state, staged.plan
         # An unknown outcome stays unknown even when the commit can be seen: what could not be
         # flushed may be lost in a power failure.
-        landed = commit_fenced(
-            self.datasets,
-            self.reader,
-            self.clock,
-            incarnation=incarnation,
-            base=state,
-            staged=staged.transaction,
-            head=plan.head,
-        )
-        self._require_alive(incarnation)
-        if landed == state.version + 1:
-            try:
-                self.reader.take_over(incarnation, state, landed, staged.written)
-            except (OmnigraphError, pa.ArrowException) as error:
-                # The publish has landed in any case: the next reader reads it.
-                _log.info("manifest version %d was not taken over: %s", landed, error)
+        with self.flusher.together():
+            landed = commit_fenced(
+                self.datasets,
+                self.reader,
+                self.clock,
+                incarnation=incarnation,
+                base=state,
+                staged=staged.transaction,
+                head=plan.head,
+            )
+            self._require_alive(incarnation)
+            # Before the flush: others who read the branch by now need not read the version.
+            self._take_over(incarnation, staged, landed)
         commit = plan.commit and replace(plan.commit, manifest_version=landed)
         return Published(landed, commit, {entry.table_key: entry for entry in plan.entries})
+
+    def _take_over(self, incarnation: Incarnation, staged: StagedPublish, landed: int) -> None:
+        if landed != staged.state.version + 1:
+            return
+        try:
+            self.reader.take_over(incarnation, staged.state, landed, staged.written)
+        except (OmnigraphError, pa.ArrowException) as error:
+            # The publish has landed in any case: the next reader reads it.
+            _log.info("manifest version %d was not taken over: %s", landed, error)
 
     def _require_alive(self, incarnation: Incarnation) -> None:
         if not incarnation.is_main and not self.datasets.has_branch(MANIFEST, incarnation.text):

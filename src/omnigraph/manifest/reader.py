@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.errors import (
     BranchGoneError,
     GraphNotFoundError,
@@ -20,7 +23,11 @@ from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.rows import Entry, Head
 from omnigraph.manifest.state import LandedPublish, ManifestState
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
-from omnigraph.store.errors import DatasetNotFoundError, DatasetVersionNotFoundError
+from omnigraph.store.errors import (
+    CorruptObjectError,
+    DatasetNotFoundError,
+    DatasetVersionNotFoundError,
+)
 from omnigraph.store.filters import Comparison, Filter
 from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID, ScanRequest
 
@@ -29,6 +36,8 @@ STATES_PER_BRANCH_MAX: Final = 4
 """A state holds the whole history of its branch: 32 of one branch would be most of the memory."""
 _LOOKS_MAX: Final = 8
 """How often in a row a cleanup may remove the newest version before it is read."""
+_PACKED_MEANWHILE_MAX: Final = 2
+"""How often in a row files of a version may go into a pack while it is read."""
 _COLUMNS: Final = (
     "object_id",
     "object_type",
@@ -109,6 +118,14 @@ def _landed(
     )
 
 
+def _read_through_packing(read: Callable[[], ManifestState]) -> ManifestState:
+    """Read a version, again when files of it have gone into a pack while it was read."""
+    for _ in range(_PACKED_MEANWHILE_MAX):
+        with suppress(CorruptObjectError):
+            return read()
+    return read()
+
+
 class ManifestReader:
     """Manifest states by branch and version. A version never changes, so states are shared."""
 
@@ -154,9 +171,10 @@ class ManifestReader:
             if cached is not None:
                 self._states.move_to_end(key)
                 return cached
+        known = self._nearest(incarnation, version)
         try:
-            state = self._read_from(
-                self._nearest(incarnation, version), self.open(incarnation, version)
+            state = _read_through_packing(
+                lambda: self._read_from(known, self.open(incarnation, version))
             )
         except DatasetNotFoundError as error:
             # The branch was deleted while its rows were read.
@@ -194,8 +212,9 @@ class ManifestReader:
         with self._guard:
             state = self._states.get((incarnation.text, version))
         if state is None:
-            state = self._read(
-                self.open(incarnation, version), Comparison("table_key", "=", table_key)
+            of_table = Comparison("table_key", "=", table_key)
+            state = _read_through_packing(
+                lambda: self._read(self.open(incarnation, version), of_table)
             )
         entry = state.entries.get(table_key)
         if entry is None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.branches import Branches
 from omnigraph.manifest.checksums import ChecksumTable
 from omnigraph.manifest.commit_tables import CommitTables
@@ -14,6 +14,7 @@ from omnigraph.manifest.errors import BranchGoneError, GraphNotFoundError
 from omnigraph.manifest.format_stamp import read_stamp
 from omnigraph.manifest.genesis import create_graph, require_empty
 from omnigraph.manifest.history import History
+from omnigraph.manifest.identity_counter import IdentityCounter
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.manifest.locks.branch_lock import BranchLocks
 from omnigraph.manifest.locks.lease_locks import LeaseBranchLocks
@@ -55,6 +56,7 @@ class Repository:
     tags: Tags
     commit_tables: CommitTables
     checksums: ChecksumTable
+    identities: IdentityCounter
 
 
 def assemble(
@@ -81,7 +83,11 @@ def assemble(
         drop_torn=drop_torn_branch,
     )
     publisher = Publisher(
-        datasets=datasets, reader=reader, clock=clock, background=store.background
+        datasets=datasets,
+        reader=reader,
+        clock=clock,
+        background=store.background,
+        flusher=store.flusher,
     )
     history = History(reader=reader, branches=branches, datasets=datasets)
     tags = Tags(
@@ -104,6 +110,13 @@ def assemble(
         tags=tags,
         commit_tables=CommitTables(datasets),
         checksums=ChecksumTable(store, clock),
+        identities=IdentityCounter(
+            reader=reader,
+            publisher=publisher,
+            branches=branches,
+            branch_locks=branch_locks,
+            clock=clock,
+        ),
     )
 
 
@@ -157,7 +170,8 @@ def check_contract(state: ManifestState) -> None:
         for key, registration in state.registrations.items()
         if key in state.entries
     ]
-    open_contract(ir=state.schema.ir, state=state.schema.state, live_tables=live)
+    schema = state.schema
+    open_contract(ir=lambda: schema.compiled, state=schema.state, live_tables=live)
 
 
 def refresh_derived(repository: Repository, state: ManifestState) -> None:

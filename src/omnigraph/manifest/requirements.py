@@ -8,6 +8,7 @@ Requirements are checked in this order; the first one that does not hold is retu
 | requirement | holds when |
 |---|---|
 | `schema_hash` | the accepted schema has this hash |
+| `identity_counter` | the counter of identities has this value; 0: it is not there yet |
 | `merged_into` | this commit is the head |
 | `expected_head` | this commit is the head, commits of pure maintenance not counted |
 | `written` | each entry is the published one; None: the table is not published |
@@ -19,9 +20,11 @@ A caller that can check its *read* tables again gives `revalidate` instead of fa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.errors import (
+    CounterMovedError,
     ExpectedVersionMismatchError,
     PreconditionFailedError,
     SchemaMovedError,
@@ -43,6 +46,18 @@ class SchemaMoved:
     def error(self) -> SchemaMovedError:
         """Return the error to raise."""
         return SchemaMovedError(self.expected, self.actual)
+
+
+@dataclass(frozen=True)
+class CounterMoved:
+    """Another process has reserved identities."""
+
+    expected: int
+    actual: int
+
+    def error(self) -> CounterMovedError:
+        """Return the error to raise."""
+        return CounterMovedError(self.expected, self.actual)
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,7 @@ class ReadsMoved:
         return self.first.error()
 
 
-Unmet = SchemaMoved | HeadMoved | TableMoved | ReadsMoved
+Unmet = SchemaMoved | CounterMoved | HeadMoved | TableMoved | ReadsMoved
 """The first requirement that does not hold."""
 
 
@@ -100,6 +115,7 @@ class Requirements:
     """
 
     schema_hash: str | None = None
+    identity_counter: int | None = None
     written: Mapping[str, Entry | None] = field(default_factory=dict)
     read: Mapping[str, Entry | None] = field(default_factory=dict)
     expected_head: str | None = None
@@ -111,6 +127,9 @@ class Requirements:
         head = state.head
         if self.schema_hash is not None and self.schema_hash != head.schema_hash:
             return SchemaMoved(self.schema_hash, head.schema_hash)
+        # Finding the counter is a pass over all rows, which no other requirement needs.
+        if self.identity_counter is not None and self.identity_counter != state.identity_counter:
+            return CounterMoved(self.identity_counter, state.identity_counter)
         if self.merged_into is not None and self.merged_into != head.commit_id:
             return HeadMoved(self.merged_into, head.commit_id)
         if self.expected_head is not None and not is_head(state, self.expected_head):

@@ -11,6 +11,8 @@
 | `voided_commit` | the commit's ULID | recovery rolled that operation back; the id can never be
 published |
 | `tag` | `tag:<name>` | a named commit |
+| `identity_counter` | `identity_counter` | the next free number of a type, property or table;
+only the row of `main` counts |
 
 `seq` is the manifest version that the publish creates, written with 20 digits. Of several
 `table_version` rows of one table the one with the highest `seq` wins: versions of different
@@ -20,14 +22,16 @@ lineages of a dataset do not compare.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.records import member
+from omnigraph.schema import EntityType, SchemaIR, read_ir
 from omnigraph.store.records import DatasetVersion
 from omnigraph.values import PRIMARY_KEY
 
@@ -39,6 +43,7 @@ SCHEMA: Final = "schema"
 GRAPH_COMMIT: Final = "graph_commit"
 VOIDED_COMMIT: Final = "voided_commit"
 TAG: Final = "tag"
+IDENTITY_COUNTER: Final = "identity_counter"
 
 MANIFEST_SCHEMA: Final = pa.schema(
     [
@@ -79,6 +84,13 @@ class Registration:
     location: str
     type_id: int
     table_incarnation_id: int
+
+    @classmethod
+    def of(cls, declared: EntityType, location: str) -> Registration:
+        """Register the dataset of a type of an accepted schema."""
+        if declared.type_id is None or declared.table_incarnation_id is None:
+            raise ValueError(f"{declared.table_key} has no identity")
+        return cls(declared.table_key, location, declared.type_id, declared.table_incarnation_id)
 
     def row(self) -> ManifestRow:
         """Return the `table` row."""
@@ -162,6 +174,11 @@ class AcceptedSchema:
         """The hash that publishes compare."""
         return str(self.state["schema_ir_hash"])
 
+    @cached_property
+    def compiled(self) -> SchemaIR:
+        """The compiled form, which is checked while it is read; that takes long for many types."""
+        return read_ir(self.ir)
+
     def row(self) -> ManifestRow:
         """Return the `schema` row."""
         return ManifestRow(
@@ -213,6 +230,11 @@ def tombstone_row(table_key: str, seq: int) -> ManifestRow:
 def voided_row(commit_id: str, operation_id: str) -> ManifestRow:
     """Return the row that voids a commit id, so that its writer can never publish it."""
     return ManifestRow(commit_id, VOIDED_COMMIT, {"operation_id": operation_id})
+
+
+def identity_counter_row(following: int) -> ManifestRow:
+    """Return the row that says which number is the next free one."""
+    return ManifestRow(IDENTITY_COUNTER, IDENTITY_COUNTER, {"next": following})
 
 
 def seq_of(object_id: str) -> int:

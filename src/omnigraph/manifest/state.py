@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,12 +22,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import CorruptError
 from omnigraph.manifest.catalogs import catalog_of
 from omnigraph.manifest.commits import ACTING_COMMIT_START, GraphCommit
 from omnigraph.manifest.rows import (
     GRAPH_COMMIT,
     GRAPH_HEAD,
+    IDENTITY_COUNTER,
     SCHEMA,
     TABLE,
     TABLE_TOMBSTONE,
@@ -224,6 +226,16 @@ class ManifestState:
             rows = [_tag(row) for row in self._of(TAG).to_pylist()]
         return {tag.name: tag for tag in sorted(rows, key=lambda t: t.name)}
 
+    @cached_property
+    def identity_counter(self) -> int:
+        """The next free number of a type, property or table (only that of `main` counts).
+
+        0 where no number has been reserved yet.
+        """
+        with self._reading(IDENTITY_COUNTER):
+            rows = self._of(IDENTITY_COUNTER, IDENTITY_COUNTER)
+            return int(orjson.loads(rows["metadata"][0].as_py())["next"]) if len(rows) else 0
+
     def commits(self, *, limit: int | None = None, before: int | None = None) -> list[GraphCommit]:
         """Return commit records of this branch, newest first.
 
@@ -366,8 +378,9 @@ class ManifestState:
             seq = pc.cast(pc.utf8_slice_codeunits(rows["object_id"], -20), pa.uint64()).to_numpy()
             keys = rows["table_key"].combine_chunks().dictionary_encode().indices.to_numpy()
             order = np.lexsort((seq, keys))
+            # pyarrow loads numpy.ma to take an array of numpy, which costs more than a list.
             is_last = np.append(keys[order][1:] != keys[order][:-1], True)
-            return [_entry(row) for row in rows.take(pa.array(order[is_last])).to_pylist()]
+            return [_entry(row) for row in rows.take(pa.array(order[is_last].tolist())).to_pylist()]
 
     def _commits(self, rows: pa.Table) -> list[GraphCommit]:
         with self._reading(GRAPH_COMMIT):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import NotFoundError, OmnigraphError, OutcomeUnknownError
 from omnigraph.manifest.errors import (
     BranchGoneError,

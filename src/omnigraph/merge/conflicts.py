@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow as pa
 
 from omnigraph.errors import ConflictError
-from omnigraph.names import TableKey
 from omnigraph.texts import shown
 
 _PREVIEWED: Final = 3
 _SHOWN_MAX: Final = 100
+_NAMED_MAX: Final = 10
 _COLUMNS: Final = ("entity_kind", "type_name", "entity_id", "kind", "message")
 
 
 class ConflictKind(StrEnum):
-    """Why a row cannot be merged."""
+    """Why a schema or a row cannot be merged."""
 
+    SCHEMA_CONFLICT = "schema_conflict"
+    SCHEMA_TYPE_DROPPED = "schema_type_dropped"
+    SCHEMA_DROPPED = "schema_dropped"
+    SCHEMA_REQUIRED = "schema_required"
     DIVERGENT_INSERT = "divergent_insert"
     DIVERGENT_UPDATE = "divergent_update"
     DELETE_VS_UPDATE = "delete_vs_update"
@@ -29,6 +33,16 @@ class ConflictKind(StrEnum):
     CARDINALITY_VIOLATION = "cardinality_violation"
     VALUE_CONSTRAINT_VIOLATION = "value_constraint_violation"
 
+
+_SCHEMA_KINDS: Final = frozenset(
+    {
+        ConflictKind.SCHEMA_CONFLICT,
+        ConflictKind.SCHEMA_TYPE_DROPPED,
+        ConflictKind.SCHEMA_DROPPED,
+        ConflictKind.SCHEMA_REQUIRED,
+    }
+)
+"""Conflicts that are not of single rows: what two schemas, and the rows under them, disagree in."""
 
 _MESSAGES: Final = {
     ConflictKind.DIVERGENT_INSERT: "divergent insert for id '{}'",
@@ -39,12 +53,19 @@ _MESSAGES: Final = {
 
 @dataclass(frozen=True)
 class Conflict:
-    """One conflict; `entity_id` is None where it is not about one row."""
+    """One conflict; `entity_id` is None where it is not about one row.
+
+    `table_key` is `interface:<name>` where the schemas of an interface conflict. `details` are what
+    programs learn of a conflict of schemas; its JSON has them under the name of its kind.
+    """
 
     table_key: str
     kind: ConflictKind
     message: str
     entity_id: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+    has_choice: bool = True
+    """Whether choosing a side settles it; otherwise a branch has to be changed first."""
 
     @property
     def subject(self) -> str:
@@ -53,20 +74,26 @@ class Conflict:
         >>> row_conflict("node:Doc", ConflictKind.DIVERGENT_UPDATE, "d7").subject
         "node type 'Doc', entity id 'd7' (divergent_update)"
         """
-        entity_kind, type_name = TableKey(self.table_key).parts
+        entity_kind, _, type_name = self.table_key.partition(":")
         of_row = f", entity id '{self.entity_id}'" if self.entity_id is not None else ""
         return f"{entity_kind} type '{type_name}'{of_row} ({self.kind})"
 
+    @property
+    def is_of_schemas(self) -> bool:
+        """Whether it is one of schemas and not of single rows."""
+        return self.kind in _SCHEMA_KINDS
+
     def to_json(self) -> dict[str, object]:
         """Return the conflict as programs see it."""
-        entity_kind, type_name = TableKey(self.table_key).parts
-        return {
+        entity_kind, _, type_name = self.table_key.partition(":")
+        shape: dict[str, object] = {
             "entity_kind": entity_kind,
             "type_name": type_name,
             "entity_id": self.entity_id,
             "kind": str(self.kind),
             "message": self.message,
         }
+        return shape | {str(self.kind): dict(self.details)} if self.details else shape
 
 
 def row_conflict(
@@ -77,6 +104,15 @@ def row_conflict(
     if properties:
         message += f" on {', '.join(properties)}"
     return Conflict(table_key, kind, message, entity_id)
+
+
+def value_conflict(table_key: str, what: str, ids: Sequence[str]) -> Conflict:
+    """Return the conflict of rows whose values the merged schema cannot hold."""
+    named = ", ".join(f"'{each}'" for each in sorted(ids)[:_NAMED_MAX])
+    more = ", …" if len(ids) > _NAMED_MAX else ""
+    rows = "1 row" if len(ids) == 1 else f"{len(ids)} rows"
+    message = f"{what}: {rows} ({named}{more})"
+    return Conflict(table_key, ConflictKind.VALUE_CONSTRAINT_VIOLATION, message)
 
 
 class Conflicts(tuple[Conflict, ...]):
@@ -93,7 +129,8 @@ class Conflicts(tuple[Conflict, ...]):
         ['d7']
         """
         schema = pa.schema([pa.field(name, pa.utf8()) for name in _COLUMNS])
-        return pa.Table.from_pylist([found.to_json() for found in self], schema=schema)
+        rows = [{name: found.to_json()[name] for name in _COLUMNS} for found in self]
+        return pa.Table.from_pylist(rows, schema=schema)
 
     def to_spark(self, spark: Any) -> Any:
         """Return the same as a DataFrame of a Spark session."""
@@ -116,6 +153,16 @@ class MergeConflictError(ConflictError):
             f"`omnigraph branch merge {source} --into {target} --prefer source` (or `target`)"
             " settles conflicts of rows; change the branches to settle the others"
         )
+        if any(found.is_of_schemas for found in self.conflicts):
+            self.hint = (
+                f"`omnigraph branch merge {source} --into {target} --schema source` (or `target`)"
+                " settles conflicts of schemas; add `--allow-data-loss` where values are lost"
+            )
+        if not all(found.has_choice for found in self.conflicts):
+            self.hint = (
+                f"`omnigraph branch conflicts {source} --into {target}` says what is wrong:"
+                " change a branch first, no choice of a side settles all of it"
+            )
         shown = [f"{found.subject}: {found.message}" for found in self.conflicts[:_SHOWN_MAX]]
         rest = len(self.conflicts) - len(shown)
         listed = "; ".join([*shown, f"and {rest} more"] if rest else shown)

@@ -1,21 +1,28 @@
 """The rules of the schema, applied to what a merge writes.
 
 The rules are those of mutations (`omnigraph.write.rules.validate.RULES`), over the rows that the
-merge writes: rows that only the target has are not checked again. Vectors and blobs are not read.
+merge writes: rows that only the target has are not checked again, unless a rule is new to the
+target. Vectors and blobs are not read, but where they are required now and were not before.
+
+Across schemas a required property must have a value, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 
-from omnigraph.manifest import Snapshot
-from omnigraph.merge.conflicts import Conflict, ConflictKind
+from omnigraph.manifest import Entry
+from omnigraph.manifest.requirements import Revalidate
+from omnigraph.merge.conflicts import Conflict, ConflictKind, value_conflict
 from omnigraph.merge.parts import Part, StoredPart, TableWork
+from omnigraph.merge.sides import Sides, TargetTables
+from omnigraph.merge.tables import MergedTable
 from omnigraph.names import TableKey
-from omnigraph.schema import Catalog, EntityType
+from omnigraph.schema import EntityType
 from omnigraph.write.rules.cardinality import CARDINALITY_RULE
 from omnigraph.write.rules.delta_check import DeltaCheck
 from omnigraph.write.rules.endpoints import ENDPOINT_RULE, missing_end_message
@@ -39,18 +46,80 @@ _ORDER: Final = (
 )
 
 
-def check_constraints(
-    work: Mapping[str, TableWork], snapshot: Snapshot, catalog: Catalog, stored: StoredRows
-) -> tuple[Validated | None, list[Conflict]]:
-    """Check a merge; either it breaks no rule, or all conflicts are returned in their order."""
+@dataclass(frozen=True)
+class Checked:
+    """The rules that a merge breaks, in their order; with none, what its commit depends on."""
+
+    conflicts: list[Conflict]
+    stored: StoredRows
+    reads: Mapping[str, Entry | None] = field(default_factory=dict)
+    revalidate: Revalidate | None = None
+
+
+def check_constraints(work: Mapping[str, TableWork], sides: Sides) -> Checked:
+    """Check a merge; all conflicts are returned, in their order."""
+    # Without a schema change the snapshot itself can be looked up again, when a table has moved.
+    stored = StoredRows(sides.target if sides.has_one_schema else TargetTables(sides))
+    missing = [] if sides.has_one_schema else list(_missing(work, sides))
+    if missing:
+        return Checked(missing, stored)
     delta = GraphDelta({key: _delta(each) for key, each in work.items()})
     findings = Findings(limit=UNLIMITED)
-    check = DeltaCheck(delta, catalog, stored, cascades=False, findings=findings)
+    check = DeltaCheck(delta, sides.schemas.catalog, stored, cascades=False, findings=findings)
     run_rules(check)
-    if not findings.log.total:
-        return Validated(check, snapshot), []
-    written = [_conflict(found, delta) for found in findings.log.kept if not _is_orphan(found)]
-    return None, sorted([*written, *_orphans(check)], key=_sort_key)
+    if findings.log.total:
+        written = [_conflict(found, delta) for found in findings.log.kept if not _is_orphan(found)]
+        return Checked(sorted([*written, *_orphans(check)], key=_sort_key), stored)
+    if not sides.has_one_schema:
+        # The commit requires the exact head that was merged into: no table of it can have moved.
+        return Checked([], stored)
+    validated = Validated(check, sides.target)
+    return Checked([], stored, validated.reads, validated.revalidate)
+
+
+def unchecked(sides: Sides) -> Checked:
+    """Return what a merge depends on whose result is the source: its writes were checked.
+
+    The commit requires the exact head that was merged into: no table of it can have moved.
+    """
+    return Checked([], StoredRows(sides.target))
+
+
+# -- values under another schema -------------------------------------------------------------------
+
+
+def _missing(work: Mapping[str, TableWork], sides: Sides) -> Iterator[Conflict]:
+    """Find values that are required by the merged schema, and missing."""
+    for key in sorted(work):
+        yield from _nulls(work[key], sides.tables[key])
+
+
+def _nulls(work: TableWork, table: MergedTable) -> Iterator[Conflict]:
+    sides = [side.entity_type for side in (table.source, table.target) if side is not None]
+    views = [view for view in (table.views.source, table.views.target) if view is not None]
+    optional = {
+        column.field.name
+        for view, stored in zip(views, sides, strict=True)
+        for column in view.columns
+        if column.stored is None or stored.arrow_schema.field(column.stored).nullable
+    }
+    required = [
+        name
+        for name, prop in table.entity_type.properties.items()
+        if name in optional and not prop.prop_type.nullable
+    ]
+    for name in required:
+        ids: list[str] = []
+        for part in (*work.inserted, *work.updated):
+            rows = _columns(part, ["id", name])
+            ids += rows["id"].filter(rows[name].is_null()).to_pylist()
+        if ids:
+            yield value_conflict(
+                table.table_key, f"{table.entity_type.name}.{name} is required", ids
+            )
+
+
+# -- the rules of the schema -----------------------------------------------------------------------
 
 
 def _delta(work: TableWork) -> TableDelta:
@@ -82,11 +151,13 @@ def _schema_of(entity_type: EntityType, columns: list[str]) -> pa.Schema:
 
 
 def _scalars(part: Part, columns: list[str], entity_type: EntityType) -> pa.Table:
-    schema = _schema_of(entity_type, columns)
+    return _columns(part, columns).cast(_schema_of(entity_type, columns))
+
+
+def _columns(part: Part, columns: list[str]) -> pa.Table:
     if isinstance(part, StoredPart):
-        found = part.handle.take(pa.array(part.refs.row_ids, pa.uint64()), columns)
-        return found.cast(schema)
-    return part.rows.select(columns).cast(schema)
+        return part.handle.take(pa.array(part.refs.row_ids, pa.uint64()), columns)
+    return part.rows.select(columns)
 
 
 def _is_orphan(violation: Violation) -> bool:

@@ -5,13 +5,17 @@ written, with the images of the row on all sides. `{type, id, take}` or `{type, 
 back, with `entity_kind` where a node type and an edge type have the name; a line whose `take` is
 null and that has no `data` decides nothing. A broken rule of the schema has a line without images:
 only a change of the branches settles it.
+
+A conflict of schemas is `{schema, entity_kind, kind, message, ..., take}`, where `schema` is the
+identity of what conflicts; `{schema, take}` is read back. Rows are read under the merged schema.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +23,11 @@ import pyarrow as pa
 from omnigraph.changes.images import row_images
 from omnigraph.changes.table_changes import RowRefs
 from omnigraph.errors import InvalidInputError
-from omnigraph.merge.conflicts import Conflict, row_conflict
-from omnigraph.merge.merger import Obstacles
+from omnigraph.merge.conflicts import Conflict, ConflictKind, row_conflict
+from omnigraph.merge.plan import Obstacles
 from omnigraph.merge.resolve import Take
 from omnigraph.schema import Catalog, EdgeType, EntityType
+from omnigraph.schema.merge.model import SchemaChoices, Side
 from omnigraph.schema.values.convert import convert_values
 from omnigraph.schema.values.ids import derive_ids
 from omnigraph.store.datasets import DatasetHandle
@@ -35,7 +40,7 @@ class DecisionFileError(InvalidInputError):
     code = "OG-DECISIONS"
     hint = (
         "write one object per line: {{type, id, take: source|target|base|delete}},"
-        " or {{type, id, data}}"
+        " or {{type, id, data}}; {{schema, take: source|target}} for a schema"
     )
     template = "line {line}: {problem}"
     line: int
@@ -46,21 +51,26 @@ def conflict_lines(found: Obstacles) -> Iterator[str]:
     """Yield a line for every conflict, to be edited."""
     for each in found.clashes:
         clash, handles, key = each.clash, each.handles, each.entity_type.table_key
+        is_new = clash.kind is ConflictKind.DIVERGENT_INSERT
+        source = handles.new_source if is_new else handles.source
+        target = handles.new_target if is_new else handles.target
         sides = {
             "base": _images(handles.base, clash.base, each.entity_type),
-            "source": _images(handles.source, clash.source, each.entity_type),
-            "target": _images(handles.target, clash.target, each.entity_type),
+            "source": _images(source, clash.source, each.entity_type),
+            "target": _images(target, clash.target, each.entity_type),
         }
         for row, entity_id in enumerate(clash.ids.to_pylist()):
             properties = clash.clashing_properties(row)
             images = {name: rows[row] if rows else None for name, rows in sides.items()}
             yield _line(row_conflict(key, clash.kind, entity_id, properties), images)
-    for broken in found.broken_rules:
-        yield _line(broken, {})
+    for other in found.others:
+        yield _line(other, {})
 
 
 def _line(conflict: Conflict, images: Mapping[str, dict[str, Any] | None]) -> str:
     shape = conflict.to_json()
+    if conflict.is_of_schemas:
+        return _schema_line(conflict)
     shape = {
         "entity_kind": shape["entity_kind"],
         "type": shape["type_name"],
@@ -69,6 +79,18 @@ def _line(conflict: Conflict, images: Mapping[str, dict[str, Any] | None]) -> st
         "message": shape["message"],
     }
     return json.dumps({**shape, **images, "take": None}, ensure_ascii=False)
+
+
+def _schema_line(conflict: Conflict) -> str:
+    """Return a line about the schema; `schema` names what it decides, where `take` can."""
+    shape = conflict.to_json()
+    about = {name: shape[name] for name in ("entity_kind", "type_name", "kind", "message")}
+    about["type"] = about.pop("type_name")
+    details = dict(conflict.details)
+    identity = details.pop("identity", None)
+    if not conflict.has_choice:
+        identity = None
+    return json.dumps({"schema": identity, **about, **details, "take": None}, ensure_ascii=False)
 
 
 def _images(
@@ -89,7 +111,7 @@ def read_decisions(
         if not line.strip():
             continue
         shape = _read_shape(number, line)
-        if _is_undecided_rule(shape):
+        if "schema" in shape or _is_undecided_rule(shape):
             continue
         entity_type, entity_id = _entity_type(number, shape, catalog), _id(number, shape)
         key = (entity_type.table_key, entity_id)
@@ -104,11 +126,44 @@ def read_decisions(
     return takes, {key: pa.concat_tables(found) for key, found in rows.items() if found}
 
 
+def read_schema_choices(text: str, choices: SchemaChoices) -> tuple[SchemaChoices, dict[str, int]]:
+    """Read the decisions about schemas, in addition to a choice for all conflicts.
+
+    Also returns the number of the line of each identity.
+    """
+    chosen: dict[str, Side] = {}
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        shape = _read_shape(number, line)
+        if "schema" not in shape or shape.get("take") is None:
+            continue
+        identity, take = shape["schema"], shape["take"]
+        if not isinstance(identity, str):
+            raise DecisionFileError(number, "this conflict of schemas is not settled by a side")
+        if take not in ("source", "target"):
+            raise DecisionFileError(number, f"take is '{take}': expected source, target")
+        if identity in chosen:
+            raise DecisionFileError(number, f"{identity} is decided twice")
+        chosen[identity], lines[identity] = take, number
+    return replace(choices, by_identity=chosen), lines
+
+
+def require_schema_lines(lines: Mapping[str, int], allowed: Collection[str], problem: str) -> None:
+    """Refuse a decision about something else: it is a mistake, and would decide nothing."""
+    for identity, number in lines.items():
+        if identity not in allowed:
+            raise DecisionFileError(number, f"{identity} {problem}")
+
+
 def _read_shape(number: int, line: str) -> Mapping[str, Any]:
     try:
         shape = read_json(line)
     except ValueError as error:
         raise DecisionFileError(number, f"it is not JSON ({error})") from None
+    if isinstance(shape, dict) and "schema" in shape:
+        return shape
     if not isinstance(shape, dict) or "id" not in shape or "type" not in shape:
         raise DecisionFileError(number, "it needs type and id")
     for member in ("id", "from", "to"):

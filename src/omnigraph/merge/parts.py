@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,19 +24,27 @@ _BATCH_ROWS_MIN: Final = 64
 
 @dataclass(frozen=True)
 class Handles:
-    """The three versions of one table; a side that is None does not have it."""
+    """The three versions of one table, as the merged schema sees them.
+
+    A side that is None does not have it. `new_source` and `new_target` are the same versions for
+    rows that the side has inserted: a property that it does not know has the default there, not
+    what the rows of the base were filled with.
+    """
 
     base: DatasetHandle | None
     source: DatasetHandle | None
     target: DatasetHandle | None
+    new_source: DatasetHandle | None
+    new_target: DatasetHandle | None
 
 
 @dataclass(frozen=True)
 class StoredPart:
-    """Rows to write that are stored in some version."""
+    """Rows to write that are stored in some version; columns of `nulled` become null."""
 
     handle: DatasetHandle
     refs: RowRefs
+    nulled: tuple[str, ...] = ()
 
     @property
     def ids(self) -> pa.Array:
@@ -45,7 +53,7 @@ class StoredPart:
 
     def batches(self, entity_type: EntityType) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the form in which they are written."""
-        yield from stored_batches(self.handle, self.refs.row_ids, entity_type)
+        yield from stored_batches(self.handle, self.refs.row_ids, entity_type, self.nulled)
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,11 @@ class TableWork:
         return inserted, sum(len(part.ids) for part in self.updated), len(self.deleted)
 
 
+def no_work(entity_type: EntityType) -> TableWork:
+    """Return the work of a table whose rows all stay."""
+    return TableWork(entity_type, (), (), pa.array([], pa.utf8()))
+
+
 @dataclass(frozen=True)
 class RewrittenRows:
     """Ids, and the stable row ids under which their rows are written."""
@@ -117,11 +130,20 @@ class RowTarget:
 
 
 def stored_batches(
-    handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType
+    handle: DatasetHandle, row_ids: Numbers, entity_type: EntityType, nulled: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Fetch whole rows in batches of bounded size."""
+    """Fetch whole rows in batches of bounded size; columns of `nulled` become null."""
     for some in _chunks(row_ids, _rows_per_batch(handle)):
-        yield from stored_rows(handle, some, entity_type)
+        for batch in stored_rows(handle, some, entity_type):
+            yield _nulled(batch, nulled)
+
+
+def _nulled(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    for name in names:
+        place = batch.schema.get_field_index(name)
+        nulls = pa.nulls(batch.num_rows, batch.schema.field(name).type)
+        batch = batch.set_column(place, batch.schema.field(name), nulls)
+    return batch
 
 
 def stored_rows(

@@ -21,10 +21,12 @@ from omnigraph.changes.table_changes import RowRefs
 from omnigraph.errors import InvalidInputError
 from omnigraph.merge.combine import combined_rows
 from omnigraph.merge.conflicts import ConflictKind
+from omnigraph.merge.losses import Loss
 from omnigraph.merge.parts import GivenPart, Handles, Part, StoredPart, TableWork
 from omnigraph.merge.rows import Clash, TableMerge
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType
+from omnigraph.schema.merge.model import SchemaChoices
 from omnigraph.store.datasets import DatasetHandle
 
 _SHOWN_MAX: Final = 20
@@ -65,6 +67,17 @@ class Decisions:
     """By table key and id."""
     rows: Mapping[str, pa.Table] = field(default_factory=dict)
     """Rows that were written by hand, by table key."""
+    schema: SchemaChoices = field(default_factory=SchemaChoices)
+    """Whose schema stands where both sides changed the same."""
+    schema_lines: Mapping[str, int] = field(default_factory=dict)
+    """The lines of a file that decide about schemas, by identity."""
+    allow_data_loss: bool = False
+    """Whether values may be dropped with the property or type that the chosen side dropped."""
+
+    def allows(self, loss: Loss) -> bool:
+        """Whether the caller has chosen the side that dropped something, and its loss."""
+        chosen = self.schema.of(loss.identity)
+        return self.allow_data_loss and loss.dropped_by is not None and chosen == loss.dropped_by
 
     def ids(self, table_key: str) -> set[str]:
         """Return the rows of a table that were decided one by one."""
@@ -120,7 +133,7 @@ def settle(
 ) -> Settled:
     """Settle what can be settled, and return what is written to the table."""
     work = _Work(handles)
-    work.insert(handles.source, merge.inserted)
+    work.insert(handles.new_source, merge.inserted)
     work.update(handles.source, merge.updated)
     work.deleted.append(merge.deleted)
     for clash in merge.clashes:
@@ -189,7 +202,9 @@ def _taken(clash: Clash, takes: Sequence[Take | None], work: _Work) -> Clash:
         part, handles = clash.where(mask), work.handles
         match take:
             case Take.SOURCE:
-                work.put(part, handles.source, part.source)
+                is_new = part.kind is ConflictKind.DIVERGENT_INSERT
+                side = handles.new_source if is_new else handles.source
+                work.put(part, side, part.source)
             case Take.BASE:
                 work.put(part, handles.base, part.base)
             case Take.DELETE:

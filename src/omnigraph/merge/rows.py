@@ -86,15 +86,20 @@ class TableMerge:
     clashes: tuple[Clash, ...] = ()
 
 
-def three_way(source: RowChanges, target: RowChanges, differ: Differ) -> TableMerge:
-    """Merge what two sides did to one table since their base."""
+def three_way(
+    source: RowChanges, target: RowChanges, differ: Differ, inserted_differ: Differ
+) -> TableMerge:
+    """Merge what two sides did to one table since their base.
+
+    `inserted_differ` compares rows that both sides have inserted.
+    """
     inserted, both_inserted = _apart(source.inserted, target.inserted)
     free, both_updated = _apart(source.updated_after, target.updated_after)
     updated, updated_and_gone = _apart(free, target.deleted)
     away, deleted_and_changed = _apart(source.deleted, target.updated_after)
     deleted, _ = _apart(away, target.deleted)
     clashes = [
-        *_unequal(ConflictKind.DIVERGENT_INSERT, both_inserted, None, differ),
+        *_unequal(ConflictKind.DIVERGENT_INSERT, both_inserted, None, inserted_differ),
         *_unequal(
             ConflictKind.DIVERGENT_UPDATE,
             both_updated,

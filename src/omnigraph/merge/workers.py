@@ -25,8 +25,9 @@ from omnigraph.changes.table_changes import (
 )
 from omnigraph.merge.parts import Handles, Part, RewrittenRows, RowTarget
 from omnigraph.merge.rows import Clash, Differ, TableMerge, three_way
+from omnigraph.merge.tables import MergedTable
 from omnigraph.schema import EntityType
-from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.records import WrittenFragment
 from omnigraph.write.stage.stage_rows import write_rewritten
 
@@ -42,9 +43,7 @@ class MergeWorkers(Protocol):
         """The name of the engine in results."""
         ...
 
-    def classify(
-        self, entity_type: EntityType, handles: Handles, *, target_is_base: bool
-    ) -> TableMerge:
+    def classify(self, table: MergedTable) -> TableMerge:
         """Find what a merge does to one table, and what it cannot."""
         ...
 
@@ -62,16 +61,15 @@ class LocalMergeWorkers:
     datasets: DatasetStore
     name: str = "local"
 
-    def classify(
-        self, entity_type: EntityType, handles: Handles, *, target_is_base: bool
-    ) -> TableMerge:
+    def classify(self, table: MergedTable) -> TableMerge:
         """Compare both sides with the base, then with each other."""
+        entity_type, handles = table.entity_type, table.handles
         columns, blobs = entity_type.arrow_schema.names, entity_type.blob_properties
         source = table_changes(handles.base, handles.source, columns=columns, blobs=blobs)
         target = RowChanges.none()
-        if not target_is_base:
+        if not table.target_is_base:
             target = table_changes(handles.base, handles.target, columns=columns, blobs=blobs)
-        return three_way(source, target, differ_by(entity_type, handles))
+        return three_way(source, target, *differs_by(entity_type, handles))
 
     def write(
         self, target: RowTarget, parts: Sequence[Part], rewritten: RewrittenRows | None = None
@@ -81,16 +79,26 @@ class LocalMergeWorkers:
         return write_batches(self.datasets, target, batches, rewritten)
 
 
-def differ_by(entity_type: EntityType, handles: Handles) -> Differ:
-    """Return how rows of the source are compared with rows of the target."""
+def differs_by(entity_type: EntityType, handles: Handles) -> tuple[Differ, Differ]:
+    """Return how rows of the source are compared with rows of the target.
+
+    The second one is for rows that both sides have inserted.
+    """
+    return (
+        _differ_by(entity_type, handles.source, handles.target),
+        _differ_by(entity_type, handles.new_source, handles.new_target),
+    )
+
+
+def _differ_by(
+    entity_type: EntityType, in_source: DatasetHandle | None, in_target: DatasetHandle | None
+) -> Differ:
     columns, blobs = entity_type.arrow_schema.names, entity_type.blob_properties
 
     def differ(source: RowRefs, target: RowRefs) -> Mask:
-        if handles.source is None or handles.target is None:
+        if in_source is None or in_target is None:
             return np.ones(len(source), np.bool_)
-        return differing_refs(
-            handles.source, source, handles.target, target, columns=columns, blobs=blobs
-        )
+        return differing_refs(in_source, source, in_target, target, columns=columns, blobs=blobs)
 
     return differ
 
@@ -103,12 +111,18 @@ def write_batches(
 ) -> Sequence[WrittenFragment]:
     """Write batches of whole rows as uncommitted fragments, with all blobs as the graph's own."""
     columns = target.entity_type.arrow_schema
-    owned = (part for batch in batches for part in _owned(batch, target))
+    owned = owned_batches(batches, target)
     if rewritten is None:
         reader = pa.RecordBatchReader.from_batches(columns, owned)
         return datasets.write_fragments(target.base, reader)
     numbered = ((batch, rewritten.row_ids_of(batch["id"])) for batch in owned)
     return write_rewritten(datasets, target.base, columns, numbered)
+
+
+def owned_batches(batches: Iterable[pa.RecordBatch], target: RowTarget) -> Iterator[pa.RecordBatch]:
+    """Yield batches of whole rows with all blobs as the graph's own."""
+    for batch in batches:
+        yield from _owned(batch, target)
 
 
 def _owned(batch: pa.RecordBatch, target: RowTarget) -> Iterator[pa.RecordBatch]:

@@ -3,8 +3,9 @@
 Names are loaded when they are first used: pipelines need Spark, contracts and tests do not.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from omnigraph.late import late_names
 
 if TYPE_CHECKING:
     from omnigraph.pipelines.diagnostics import Diagnostic, PipelineFileError
@@ -28,25 +29,15 @@ __all__ = [
     "validate_path",
 ]
 
-_HOMES = {
-    "CheckResult": "omnigraph.pipelines.record",
-    "Diagnostic": "omnigraph.pipelines.diagnostics",
-    "History": "omnigraph.pipelines.history",
-    "Pipeline": "omnigraph.pipelines.pipeline",
-    "PipelineFileError": "omnigraph.pipelines.diagnostics",
-    "Plan": "omnigraph.pipelines.plan",
-    "RunRecord": "omnigraph.pipelines.record",
-    "RunState": "omnigraph.pipelines.record",
-    "TypeCounts": "omnigraph.pipelines.record",
-    "Validation": "omnigraph.pipelines.validate",
-    "validate_path": "omnigraph.pipelines.pipeline",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'omnigraph.pipelines' has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(
+    __name__,
+    {
+        "omnigraph.pipelines.record": "CheckResult RunRecord RunState TypeCounts",
+        "omnigraph.pipelines.diagnostics": "Diagnostic PipelineFileError",
+        "omnigraph.pipelines.history": "History",
+        "omnigraph.pipelines.pipeline": "Pipeline validate_path",
+        "omnigraph.pipelines.plan": "Plan",
+        "omnigraph.pipelines.validate": "Validation",
+    },
+    globals(),
+)

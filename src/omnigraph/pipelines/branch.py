@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 MERGES_MAX: Final = 5
 """So often a merge is tried again when other writers have moved the target."""
+_COMMITS_LOOKED_AT: Final = 50
 
 
 class RunReplacedError(ConflictError):
@@ -66,13 +67,18 @@ class RunBranch:
         if self.head is None:
             return
         try:
-            if self.graph.commits.head_id(self.name) == self.head:
+            if self._newest_write() == self.head:
                 self.graph.branches.delete(self.name, actor_id=self.actor_id)
         except BranchNotFoundError:
             pass
         except OmnigraphError as error:
             _log.warning("branch %s stays behind: %s", self.name, error)
         self.head = None
+
+    def _newest_write(self) -> str | None:
+        """Return the newest commit of the branch that is not one of maintenance."""
+        newest = self.graph.commits.list(self.name, limit=_COMMITS_LOOKED_AT)
+        return next((one.graph_commit_id for one in newest if not one.is_maintenance), None)
 
     @contextmanager
     def held(self) -> Iterator[None]:

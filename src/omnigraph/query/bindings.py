@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.params import BoundValue, Params
 from omnigraph.query.plan.plan import (
     DATETIME_TYPE,

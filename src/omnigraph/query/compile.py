@@ -14,10 +14,11 @@ A text is parsed into one tree per query. Each query then goes through `PASSES`,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from omnigraph.cache import BoundedCache
+from omnigraph.dataclass import dataclass
 from omnigraph.query.check.checked import CheckedRead
 from omnigraph.query.check.query import check_query
 from omnigraph.query.language.parse import QueryText, parse_queries, text_length

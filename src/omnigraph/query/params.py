@@ -32,12 +32,12 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.query.check.cast import INTEGER_RANGES, round_to_f32
@@ -275,7 +275,25 @@ def _coerce_scalars(
     return found
 
 
+_EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
+_PLAIN_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _plain_day(text: str) -> int | None:
+    """Read the usual form of a day, which takes no array; None for every other text."""
+    if not _PLAIN_DAY.fullmatch(text):
+        return None
+    try:
+        return datetime.date.fromisoformat(text).toordinal() - _EPOCH_DAY
+    except ValueError:
+        return None
+
+
 def _moments(name: str, scalar: Scalar, texts: list[str], *, where: str) -> list[ParamScalar]:
+    if len(texts) == 1 and scalar is Scalar.DATE:
+        day = _plain_day(texts[0])
+        if day is not None:
+            return [day]
     moments: list[ParamScalar] = []
     for index, moment in enumerate(parse_moments(texts, scalar)):
         if moment is None:

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import field
+from functools import cached_property, partial
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.bindings import Bindings
-from omnigraph.query.plan.plan import EntityId, NearestRanking, PropertyValue, Ranking, TextMatch
+from omnigraph.query.plan.plan import (
+    EntityId,
+    NearestRanking,
+    Predicate,
+    PropertyValue,
+    Ranking,
+    TextMatch,
+)
 from omnigraph.read.access.path_chooser import PathChooser
 from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.access.text_matcher import TextMatcher
 from omnigraph.read.column_names import column_name, stored_column
 from omnigraph.read.limits import Guard
+from omnigraph.read.planner import Estimates, Measured
 from omnigraph.read.profile import Profile
 from omnigraph.read.row_table import RowIds, RowTable
 from omnigraph.search.coverage import IndexFacts
+
+ROWS_AT_ONCE: Final = 1 << 22
 
 Embed: TypeAlias = Callable[[NearestRanking, str, str], tuple[float, ...]]
 """Turns the text of a ranking of a table into a vector of the property's dimension and model."""
@@ -70,7 +82,19 @@ class Context:
     indexes: IndexFacts
     folds: bool = True
     embed: Embed | None = None
+    rows_at_once: int = ROWS_AT_ONCE
+    """An aggregate over more rows than this is made in batches."""
+    measure: Callable[[Context, str, tuple[Predicate, ...]], Measured | None] | None = None
+    """Counts nodes that pass filters where that is cheap."""
     scores: dict[Ranking, ScoreMap] = field(default_factory=dict)
+    found: dict[tuple[str, tuple[Predicate, ...]], RowIds] = field(default_factory=dict)
+    """Nodes of a type that pass filters, where these were evaluated on the whole type."""
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """How many rows are expected."""
+        measure = None if self.measure is None else partial(self.measure, self)
+        return Estimates(self.tables.row_count, self.bindings, measure)
 
     def columns(self, rows: RowTable, values: Iterable[PropertyValue | EntityId]) -> pa.Table:
         """Fetch values of variables for all rows, as a table of `variable.property` columns."""

@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from omnigraph.cache import BoundedCounter
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Snapshot
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import OutputColumn, ReadPlan
 from omnigraph.read.access.column_cache import ColumnCache
-from omnigraph.read.access.path_chooser import STATES_MAX, PathChooser, TraversalSettings
+from omnigraph.read.access.path_chooser import (
+    STATES_MAX,
+    PathChooser,
+    TraversalSettings,
+    ends_of,
+)
 from omnigraph.read.access.table_reader import TableReader
 from omnigraph.read.access.text_matcher import TextMatcher
-from omnigraph.read.context import Context, Embed
+from omnigraph.read.context import ROWS_AT_ONCE, Context, Embed
 from omnigraph.read.explain import explain_plan
 from omnigraph.read.limits import NO_LIMITS, Guard, Limits
-from omnigraph.read.planner import Statistics, arrange
-from omnigraph.read.profile import Profile
+from omnigraph.read.operators.measure import measured_nodes
+from omnigraph.read.planner import arrange
+from omnigraph.read.profile import OperatorTrace, Profile
 from omnigraph.read.result import QueryResult, ResultObject, Target
+from omnigraph.read.shapes.batched_aggregate import BatchedAggregate
 from omnigraph.read.shapes.folded_aggregate import FoldedAggregate
 from omnigraph.read.shapes.rank_only import RankOnly
 from omnigraph.read.shapes.row_pipeline import RowPipeline
 from omnigraph.read.shapes.scan_only import ScanOnly
 from omnigraph.search.coverage import IndexFacts
 from omnigraph.search.text.indexes import TextIndexes
-from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.topology.cache import Topologies, table_keys
 
-Shape: TypeAlias = ScanOnly | RankOnly | FoldedAggregate | RowPipeline
+Shape: TypeAlias = ScanOnly | RankOnly | BatchedAggregate | FoldedAggregate | RowPipeline
 
-SHAPES: Final[tuple[type[Shape], ...]] = (ScanOnly, RankOnly, FoldedAggregate, RowPipeline)
+SHAPES: Final[tuple[type[Shape], ...]] = (
+    ScanOnly,
+    RankOnly,
+    BatchedAggregate,
+    FoldedAggregate,
+    RowPipeline,
+)
 """The ways to run a plan, the most special first; the last one runs every plan."""
 
 
@@ -84,27 +99,43 @@ class Executor:
     folds: bool = True
     """Whether the last hop of an aggregate may be counted without writing it out."""
 
+    rows_at_once: int = ROWS_AT_ONCE
+    """An aggregate over more rows than this is made in batches."""
+
     def run(self, request: ReadRequest) -> QueryResult:
         """Return the result, or with `explain` only how it would be computed."""
         context = self.context(request)
-        plan = arrange(request.plan, _statistics(context), request.bindings)
+        plan = arrange(request.plan, context.estimates)
+        shape = shape_of(context, plan)
         if request.options.explain and not request.options.profile:
-            return replace(
-                _result(request, plan, _no_rows(plan)), estimates=explain_plan(context, plan)
-            )
+            found = _result(request, plan, _no_rows(plan))
+            return replace(found, estimates=_explained(context, plan, shape))
         began_s = self.clock.monotonic_s()
-        columns = shape_of(context, plan).run()
+        columns = shape.run()
         elapsed_ms = round((self.clock.monotonic_s() - began_s) * 1000, 3)
         found = _result(request, plan, columns, elapsed_ms)
         if not request.options.profile:
             return found
         measured = tuple(context.profile.traces)
-        return replace(found, estimates=explain_plan(context, plan), measured=measured)
+        return replace(found, estimates=_explained(context, plan, shape), measured=measured)
+
+    def prepare(self, snapshot: Snapshot, written: Collection[str]) -> None:
+        """Lay the written tables of a new snapshot over what is in memory of earlier ones."""
+        guard = Guard(NO_LIMITS, self.clock)
+        tables = TableReader(snapshot, guard, self.columns, self.topologies.deltas)
+        present = [key for key in written if key in snapshot.entries]
+        for key in present:
+            tables.prepare(key)
+        if not self.topologies.nbytes:
+            return
+        for edge in snapshot.catalog.edge_types.values():
+            if any(key in present for key in table_keys(edge)):
+                self.topologies.prepare(snapshot, edge, ends_of(tables, edge))
 
     def context(self, request: ReadRequest) -> Context:
         """Return everything that the operators of a read share."""
         guard = Guard(request.options.limits, self.clock, request.options.cancelled)
-        tables = TableReader(request.snapshot, guard, self.columns)
+        tables = TableReader(request.snapshot, guard, self.columns, self.topologies.deltas)
         profile = Profile(self.clock, is_on=request.options.profile)
         return Context(
             tables=tables,
@@ -118,11 +149,20 @@ class Executor:
             indexes=self.indexes,
             folds=self.folds,
             embed=request.embed,
+            rows_at_once=self.rows_at_once,
+            measure=measured_nodes,
         )
 
 
-def _statistics(context: Context) -> Statistics:
-    return Statistics(context.tables.row_count)
+def _explained(context: Context, plan: ReadPlan, shape: Shape) -> tuple[OperatorTrace, ...]:
+    if isinstance(shape, FoldedAggregate | BatchedAggregate):
+        split = shape.split
+        plan = replace(plan, pipeline=(*split.kept, *split.folded))
+        traces = explain_plan(context, plan, frozenset(split.folded))
+        if isinstance(shape, BatchedAggregate):
+            traces[0].details["batches"] = shape.batches
+        return traces
+    return explain_plan(context, plan)
 
 
 def _no_rows(plan: ReadPlan) -> list[pa.Array]:

@@ -1,16 +1,19 @@
 """How a query would run and how it ran: records, and lines of text.
 
-An explained operator has `estimated_rows`; a scan also `pushed_filters` and `residual_filters` as
-text and the `indexes` that the store may probe; an expansion its `access_path`. A profiled one has
-the measured `rows` and `elapsed_ms`.
+An explained operator has `estimated_rows`. A scan that a part of the pattern starts with has
+`starts`: how many nodes each variable has that the part could start with, and how that is known.
+Hops that are counted and not written out are `folded`; `batches` says in how many parts an
+aggregate is made. A scan also has `pushed_filters` and
+`residual_filters` as text and the `indexes` that the store may probe; an expansion its
+`access_path`. A profiled one has the measured `rows` and `elapsed_ms`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
     AntiJoin,
@@ -32,32 +35,41 @@ from omnigraph.read.access.push_down import conjuncts, push_down
 from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.filter import stored_values
-from omnigraph.read.planner import Statistics, estimated_fanout, estimated_nodes
+from omnigraph.read.planner import leading_part, possible_scans
 from omnigraph.read.profile import NodeAccess, OperatorTrace
 
 _FILTER_SHARE = 0.5
 
 
-def explain_plan(context: Context, plan: ReadPlan) -> tuple[OperatorTrace, ...]:
-    """Describe how a plan would run; reads no data."""
-    statistics = Statistics(context.tables.row_count)
-    traces, _ = _Explanation(context, statistics, plan).pipeline(plan.pipeline, 1.0)
+def explain_plan(
+    context: Context, plan: ReadPlan, folded: frozenset[Operator] = frozenset()
+) -> tuple[OperatorTrace, ...]:
+    """Describe how a plan would run, with the operators that are folded.
+
+    Filters are evaluated where that costs little; no other data is read.
+    """
+    traces, _ = _Explanation(context, plan, folded).pipeline(plan.pipeline, 1.0)
     return tuple(traces)
 
 
 @dataclass(frozen=True, eq=False)
 class _Explanation:
     _context: Context
-    _statistics: Statistics
     _plan: ReadPlan
+    _folded: frozenset[Operator]
 
     def pipeline(
         self, pipeline: tuple[Operator, ...], rows: float
     ) -> tuple[list[OperatorTrace], float]:
         traces: list[OperatorTrace] = []
-        for operator in pipeline:
+        for position, operator in enumerate(pipeline):
             trace, rows = self._operator(operator, rows)
             trace.details = {"estimated_rows": math.ceil(rows), **trace.details}
+            if operator in self._folded:
+                trace.details["folded"] = True
+            starts = self._starts(pipeline[position:])
+            if starts:
+                trace.details["starts"] = starts
             traces.append(trace)
         return traces, rows
 
@@ -87,6 +99,19 @@ class _Explanation:
                 trace.inner, inner_rows = self.pipeline(operator.pipeline, rows)
                 return trace, max(rows, inner_rows)
 
+    def _starts(self, pipeline: tuple[Operator, ...]) -> list[str]:
+        """Return the variables that a part could start with, and how many nodes each has."""
+        part = leading_part(pipeline)
+        if part is None or not part.expands:
+            return []
+        estimates = self._context.estimates
+        found: list[str] = []
+        for name, scan in possible_scans(part).items():
+            rows = math.ceil(estimates.nodes(scan.type_name, scan.filters))
+            origin = estimates.origin(scan.type_name, scan.filters)
+            found.append(f"{name}: {rows} {origin}")
+        return found
+
     def _access(self, scan: NodeScan) -> NodeAccess:
         ranking = self._plan.ranking
         arms = (ranking.first, ranking.second) if isinstance(ranking, RrfRanking) else (ranking,)
@@ -106,21 +131,17 @@ class _Explanation:
         return tuple(stored_column(value) for value in stored_values(probing))
 
     def _scanned(self, scan: NodeScan) -> float:
-        found = estimated_nodes(
-            self._statistics, scan.type_name, scan.filters, self._context.bindings
-        )
+        found = self._context.estimates.nodes(scan.type_name, scan.filters)
         is_ranked = self._plan.ranking is not None and self._plan.ranking.variable == scan.variable
         if is_ranked and self._plan.candidates is not None:
             return min(found, float(self._plan.candidates))
         return found
 
     def _expanded(self, expand: Expand) -> float:
-        reached = estimated_fanout(self._statistics, expand)
-        everything = max(self._statistics.nodes(expand.target_type), 1)
-        passing = estimated_nodes(
-            self._statistics, expand.target_type, expand.target_filters, self._context.bindings
-        )
-        return reached * passing / everything
+        estimates = self._context.estimates
+        everything = max(estimates.everything(expand.target_type), 1.0)
+        passing = estimates.nodes(expand.target_type, expand.target_filters)
+        return estimates.fanout(expand) * passing / everything
 
     def _scan_details(self, scan: NodeScan) -> dict[str, object]:
         details: dict[str, object] = {"columns": list(scan.properties)}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError, OmnigraphError
 
 MEMORY_MAX_DEFAULT: Final = 4 * 1024**3
@@ -123,6 +123,13 @@ class Guard:
     def fits(self, needed: int) -> bool:
         """Whether so many bytes are certainly not too much to hold."""
         return self._limits.memory_max is None or needed <= self._limits.memory_max
+
+    def rows_that_fit(self, cells: int, default: int) -> int:
+        """Return how many rows of `cells` numbers may be held, at most `default`."""
+        memory_max = self._limits.memory_max
+        if memory_max is None:
+            return default
+        return min(default, memory_max // (cells * BYTES_PER_CELL))
 
     def expect(self, rows: int) -> None:
         """Raise when an expansion would make too many rows."""

@@ -5,15 +5,17 @@ it; its hops form a tree, so it may start at any of its nodes: the expansions on
 new start to the old one are reversed. A ranked variable stays where its part starts. Parts inside
 `not` and optional blocks are arranged like others; hops from an outer variable are not reordered.
 
-Estimates come from row counts of the manifest and from the form of the filters; nothing is read.
+Estimates come from row counts of the manifest, from what can be measured for less than a guess may
+cost (`omnigraph.read.operators.measure`), and else from the form of the filters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from typing import Final, Literal, TypeAlias
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
@@ -54,32 +56,63 @@ _GAIN_MIN: Final = 2.0
 """A part starts elsewhere only when that promises at least this many times fewer rows."""
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """What is known about a snapshot without reading data."""
+Origin: TypeAlias = Literal["counted", "sampled", "guessed"]
+Measured: TypeAlias = tuple[float, Origin]
+Measure: TypeAlias = Callable[[str, tuple[Predicate, ...]], Measured | None]
+"""Counts the nodes of a type that pass filters, all or a sample; None when that is not cheap."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """What is known or guessed about the rows of a snapshot."""
 
     row_count: Callable[[str], int]
+    bindings: Bindings
+    measure: Measure | None = None
+    _passing: dict[tuple[str, tuple[Predicate, ...]], Measured] = field(default_factory=dict)
 
-    def nodes(self, type_name: str) -> int:
+    def everything(self, type_name: str) -> float:
         """Return how many nodes of a type there are."""
-        return self.row_count(TableKey.node(type_name))
+        return float(self.row_count(TableKey.node(type_name)))
 
     def edges(self, type_name: str) -> int:
         """Return how many edges of a type there are."""
         return self.row_count(TableKey.edge(type_name))
 
+    def nodes(self, type_name: str, filters: tuple[Predicate, ...]) -> float:
+        """Return about how many nodes of a type pass filters."""
+        return self._known(type_name, filters)[0]
 
-# -- estimates ----------------------------------------------------------------------------------
+    def origin(self, type_name: str, filters: tuple[Predicate, ...]) -> Origin:
+        """Return how the number of nodes is known; a guess is made from the form of the filters."""
+        return self._known(type_name, filters)[1]
 
+    def _known(self, type_name: str, filters: tuple[Predicate, ...]) -> Measured:
+        if not filters:
+            return self.everything(type_name), "counted"
+        key = (type_name, filters)
+        if key not in self._passing:
+            measured = None if self.measure is None else self.measure(type_name, filters)
+            self._passing[key] = measured or (self.guess(type_name, filters), "guessed")
+        return self._passing[key]
 
-def estimated_nodes(
-    statistics: Statistics, type_name: str, filters: tuple[Predicate, ...], bindings: Bindings
-) -> float:
-    """Estimate how many nodes of a type pass filters."""
-    rows = float(statistics.nodes(type_name))
-    for predicate in filters:
-        rows = min(rows, _estimate(predicate, rows, bindings))
-    return rows
+    def guess(self, type_name: str, filters: tuple[Predicate, ...]) -> float:
+        """Return about how many nodes of a type pass filters, by the form of these."""
+        rows = self.everything(type_name)
+        for predicate in filters:
+            rows = min(rows, _estimate(predicate, rows, self.bindings))
+        return rows
+
+    def fanout(self, expand: Expand) -> float:
+        """Return about how many nodes one source reaches, whatever their filters."""
+        edges = self.edges(expand.edge) * (2 if expand.direction == "both" else 1)
+        degree = edges / max(self.everything(expand.source_type), 1.0)
+        everything = self.everything(expand.target_type)
+        reached, step = 0.0, 1.0
+        for hop in range(1, min(expand.max, _HOPS_ESTIMATED_MAX) + 1):
+            step = min(step * degree, everything)
+            reached += step if hop >= expand.min else 0.0
+        return min(reached, everything)
 
 
 def _estimate(  # noqa: PLR0911 - one line per kind of predicate
@@ -114,34 +147,21 @@ def _is_lookup(stored: object, value: object) -> bool:
     )
 
 
-def estimated_fanout(statistics: Statistics, expand: Expand) -> float:
-    """Estimate how many nodes one source reaches."""
-    edges = statistics.edges(expand.edge) * (2 if expand.direction == "both" else 1)
-    degree = edges / max(statistics.nodes(expand.source_type), 1)
-    everything = float(statistics.nodes(expand.target_type))
-    reached, step = 0.0, 1.0
-    for hop in range(1, min(expand.max, _HOPS_ESTIMATED_MAX) + 1):
-        step = min(step * degree, everything)
-        reached += step if hop >= expand.min else 0.0
-    return min(reached, everything)
-
-
 # -- arranging ----------------------------------------------------------------------------------
 
 
-def arrange(plan: ReadPlan, statistics: Statistics, bindings: Bindings) -> ReadPlan:
+def arrange(plan: ReadPlan, estimates: Estimates) -> ReadPlan:
     """Return a plan with the same rows that starts each part where the fewest nodes are."""
     if len(plan.pipeline) == 1:
         return plan
     ranked = plan.ranking.variable if plan.ranking is not None else None
-    arranger = _Arranger(statistics, bindings, ranked)
+    arranger = _Arranger(estimates, ranked)
     return replace(plan, pipeline=arranger.pipeline(plan.pipeline, frozenset()))
 
 
 @dataclass(frozen=True)
 class _Arranger:
-    statistics: Statistics
-    bindings: Bindings
+    estimates: Estimates
     ranked: str | None
 
     def pipeline(
@@ -152,16 +172,16 @@ class _Arranger:
         known = set(outer)
         rest = list(pipeline)
         while rest:
-            part = _leading_part(rest)
+            part = leading_part(rest)
             if part is None:
                 operator = rest.pop(0)
                 arranged.append(self._block(operator, known))
                 known |= _makes(operator)
                 continue
             del rest[: len(part.operators)]
-            root = _best_root(part, self.statistics, self.bindings, self.ranked)
-            arranged += part.operators if root is None else _rooted_at(part, root, known)
-            known |= _possible_scans(part).keys()
+            root = _best_root(part, self.estimates, self.ranked)
+            arranged += part.operators if root is None else rooted_at(part, root, known)
+            known |= possible_scans(part).keys()
             known |= {e.edge_variable for e in part.expands if e.edge_variable is not None}
         return tuple(arranged)
 
@@ -179,7 +199,7 @@ def _makes(operator: Operator) -> set[str]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """A scan, the expansions from its variables, and the filters between them."""
 
     scan: NodeScan
@@ -189,7 +209,7 @@ class _Part:
     operators: tuple[Operator, ...]
 
 
-def _leading_part(pipeline: list[Operator]) -> _Part | None:
+def leading_part(pipeline: Sequence[Operator]) -> Part | None:
     """Return the part that a pipeline starts with; None when it does not start with a scan."""
     scan = pipeline[0]
     if not isinstance(scan, NodeScan):
@@ -211,28 +231,30 @@ def _leading_part(pipeline: list[Operator]) -> _Part | None:
         else:
             break
         taken.append(operator)
-    return _Part(scan, tuple(expands), tuple(others), tuple(taken))
+    return Part(scan, tuple(expands), tuple(others), tuple(taken))
 
 
 def _introduced(expand: Expand) -> set[str]:
     return {name for name in (expand.target, expand.edge_variable) if name is not None}
 
 
-def _best_root(
-    part: _Part, statistics: Statistics, bindings: Bindings, ranked: str | None
-) -> str | None:
+def _best_root(part: Part, estimates: Estimates, ranked: str | None) -> str | None:
     """Return the variable to start a part with; None to leave it as it is."""
     if not part.expands or part.scan.variable == ranked:
         return None
-    sizes = {
-        name: estimated_nodes(statistics, scan.type_name, scan.filters, bindings)
-        for name, scan in _possible_scans(part).items()
-    }
+    scans = possible_scans(part)
+    guesses = {name: estimates.guess(one.type_name, one.filters) for name, one in scans.items()}
+    sizes: dict[str, float] = {}
+    for name in sorted(guesses, key=lambda name: guesses[name]):
+        sizes[name] = estimates.nodes(scans[name].type_name, scans[name].filters)
+        if sizes[name] <= EQUALITY_ROWS:
+            # So few that measuring the others costs more than it can save.
+            return None if name == part.scan.variable else name
     best = min(sizes, key=lambda name: sizes[name])
     return best if sizes[best] * _GAIN_MIN <= sizes[part.scan.variable] else None
 
 
-def _possible_scans(part: _Part) -> dict[str, NodeScan]:
+def possible_scans(part: Part) -> dict[str, NodeScan]:
     """Return what scanning each node variable of a part would look like, the present one first."""
     scans = {part.scan.variable: part.scan}
     for expand in part.expands:
@@ -242,9 +264,9 @@ def _possible_scans(part: _Part) -> dict[str, NodeScan]:
     return scans
 
 
-def _rooted_at(part: _Part, root: str, before: set[str]) -> tuple[Operator, ...]:
+def rooted_at(part: Part, root: str, before: set[str]) -> tuple[Operator, ...]:
     """Grow the tree of a part from another of its nodes; `before` lists earlier variables."""
-    scans = _possible_scans(part)
+    scans = possible_scans(part)
     operators: list[Operator] = [scans[root]]
     known = {root, *before}
     waiting = list(part.expands)

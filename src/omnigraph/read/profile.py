@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from omnigraph.clock import Clock
@@ -18,6 +19,8 @@ from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadOptions, ReadRequest
 from omnigraph.read.result import QueryResult, Target
+from omnigraph.read.short_reads import SHORT_READS
+from omnigraph.schema.vector_key import VectorKey
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
@@ -42,8 +45,21 @@ class Reader:
         recorded: EmbeddingsTable | None = None,
     ) -> None:
         self._clock = clock
-        self._embed = None if embeddings is None else _embed_with(embeddings, recorded)
+        self._embeddings = embeddings
+        self._recorded = recorded
         self._executor = Executor(topologies, clock)
+
+    def prepare(self, newest: Callable[[], Snapshot], written: Collection[str]) -> None:
+        """Lay the tables that a commit has written over what is in memory.
+
+        That is done by the writer, for whom it is a small part of the write, so that the next read
+        does not wait for it. A failure costs the read time only, also one of `newest`: the branch
+        may be gone by now.
+        """
+        try:
+            self._executor.prepare(newest(), written)
+        except Exception as error:  # noqa: BLE001 - the write has landed and must not fail any more
+            _log.warning("what is in memory was not brought up to date: %s", error)
 
     def run(
         self,
@@ -71,7 +87,7 @@ class Reader:
         require_enum_values(plan.parameters, values)
         bindings = Bindings(values, self._clock.now_us() // _MICROSECONDS_PER_MILLISECOND)
         request = ReadRequest(
-            with_numbers(plan, values), snapshot, bindings, target, options, self._embed
+            with_numbers(plan, values), snapshot, bindings, target, options, self._embed(snapshot)
         )
         began_s = self._clock.monotonic_s()
         found = self._executor.run(request)
@@ -88,15 +104,21 @@ class Reader:
         unknown = unknown_params(query.parameters, params)
         return replace(found, warnings=tuple(problem.message for problem in unknown))
 
+    def _embed(self, snapshot: Snapshot) -> Embed | None:
+        """Return what makes vectors of texts in a query."""
+        embeddings, recorded = self._embeddings, self._recorded
+        if embeddings is None:
+            return None
 
-def _embed_with(embeddings: LazyEmbeddingClient, recorded: EmbeddingsTable | None) -> Embed:
-    def embed(ranking: NearestRanking, table_key: str, text: str) -> tuple[float, ...]:
-        client = embeddings.get()
-        client.require_model(ranking.property, ranking.model)
-        if ranking.model is None and recorded is not None:
-            _, type_name = TableKey(table_key).parts
-            client.require_one_of(ranking.property, recorded.models(type_name, ranking.property))
-        vector = client.embed_query(text, dimension=ranking.dimension)
-        return tuple(float(item) for item in vector.tolist())
+        def embed(ranking: NearestRanking, table_key: str, text: str) -> tuple[float, ...]:
+            SHORT_READS.release_own()
+            client = embeddings.get()
+            client.require_model(ranking.property, ranking.model)
+            if ranking.model is None and recorded is not None:
+                node = snapshot.catalog.node_types[TableKey(table_key).type_name]
+                models = recorded.models(VectorKey.of(node, ranking.property))
+                client.require_one_of(ranking.property, models)
+            vector = client.embed_query(text, dimension=ranking.dimension)
+            return tuple(float(item) for item in vector.tolist())
 
-    return embed
+        return embed

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.display import ROWS_SHOWN_MAX, Display, Displayed
 from omnigraph.errors import InvalidInputError, NotFoundError, UnavailableError
 from omnigraph.read.explain import trace_lines

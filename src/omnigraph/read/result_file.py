@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from omnigraph.names import one_of
+from omnigraph.read.late import parquet
 
 
 def write_table(table: pa.Table, path: Path, form: Literal["arrow", "parquet"]) -> None:
@@ -18,7 +18,7 @@ def write_table(table: pa.Table, path: Path, form: Literal["arrow", "parquet"]) 
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if form == "parquet":
-            pq.write_table(table, unfinished, compression="zstd")
+            parquet.write_table(table, unfinished, compression="zstd")
         else:
             with pa.ipc.new_file(unfinished, table.schema) as writer:
                 writer.write_table(table)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.layout import RECOVERIES
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import DatasetExistsError, DatasetNotFoundError, StaleBaseError

@@ -14,8 +14,9 @@ not seen. The version that this made has two head rows, and no open succeeds any
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Repository
 from omnigraph.manifest.layout import MANIFEST, Incarnation
 from omnigraph.manifest.state import CorruptManifestError

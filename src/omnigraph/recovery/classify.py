@@ -21,10 +21,10 @@ the table that turns the answers into a verdict.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from omnigraph.dataclass import dataclass
 from omnigraph.recovery.intent import INTENT_VERSION, Intent, PlannedTable, WriterKind
 
 

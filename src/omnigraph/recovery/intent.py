@@ -29,13 +29,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import orjson
 
 from omnigraph.clock import CROCKFORD
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import CorruptError
 from omnigraph.manifest import CommitDraft, Entry, Registration, Requirements
 from omnigraph.manifest.rows import AcceptedSchema
@@ -203,7 +204,7 @@ class Intent:
         """What must still hold when the write is published."""
         return Requirements(
             schema_hash=self.schema_hash or None,
-            written=self.written,
+            written=expected_entries(self.written, merged_into=self.merged_into),
             read=dict(self.reads),
             expected_head=self.expected_head,
             merged_into=self.merged_into,
@@ -223,6 +224,19 @@ class Intent:
         """Return the stored form."""
         form = _intent_json(self)
         return orjson.dumps({**form, "check": _check(form)}, option=orjson.OPT_INDENT_2)
+
+
+def expected_entries(
+    written: Mapping[str, Entry | None], *, merged_into: str | None
+) -> dict[str, Entry | None]:
+    """Return the entries that must still be published when a write lands.
+
+    A merge requires the exact head that it was computed on, so no table can have come meanwhile. It
+    may create a table under the key of another type, which the same merge drops or renames.
+    """
+    if merged_into is None:
+        return dict(written)
+    return {key: entry for key, entry in written.items() if entry is not None}
 
 
 _MEMBERS: Final = frozenset({"actor_id", *(each.name for each in fields(Intent))})

@@ -7,12 +7,13 @@ the numbers that survive a rename; `omnigraph.schema.ir.derive` builds it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.names import TableKey, TypeKind
 from omnigraph.values import PRIMARY_KEY, PropType
@@ -66,7 +67,9 @@ class Cardinality:
 class Property:
     """One property of a node, edge or interface.
 
-    `property_id` is the stable number once the schema has been given identities.
+    `property_id` is the stable number once the schema has been given identities, `also` are the
+    numbers under which other branches know the property. `filled` is what stored rows got when the
+    property was added; `None` is null.
     """
 
     name: str
@@ -74,11 +77,21 @@ class Property:
     annotations: tuple[Annotation, ...] = ()
     default: str | int | float | bool | None = None
     property_id: int | None = None
+    filled: str | int | float | bool | None = None
+    also: tuple[int, ...] = ()
 
     @cached_property
     def arrow_field(self) -> pa.Field:
         """The stored column."""
         return self.prop_type.arrow_field(self.name, self.property_id)
+
+
+class PropertyOrder(Protocol):
+    """Knows the order in which the text of a schema has the properties of each type."""
+
+    def of(self, table_key: str) -> tuple[str, ...]:
+        """Return the names of the properties of a type in the order of the text."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,7 @@ class NodeType:
     `key` members are in the order in which composite ids spell them, which is that of their
     `property_id`; the members of every other tuple are in name order. `declared_order` has the
     names as the text has them, those of interfaces last; it is empty where no text is known.
+    `also` has the numbers of type and table under which other branches know the type.
     """
 
     name: str
@@ -112,12 +126,18 @@ class NodeType:
     annotations: tuple[Annotation, ...] = ()
     type_id: int | None = None
     table_incarnation_id: int | None = None
-    declared_order: tuple[str, ...] = field(default=(), compare=False)
+    order: PropertyOrder | None = field(default=None, compare=False, repr=False)
+    also: tuple[int, ...] = ()
 
     @property
     def table_key(self) -> TableKey:
         """The name of the dataset in the manifest."""
         return TableKey.node(self.name)
+
+    @property
+    def declared_order(self) -> tuple[str, ...]:
+        """The names of the properties as the text has them."""
+        return () if self.order is None else self.order.of(self.table_key)
 
     @cached_property
     def blob_properties(self) -> tuple[str, ...]:
@@ -149,12 +169,18 @@ class EdgeType:
     annotations: tuple[Annotation, ...] = ()
     type_id: int | None = None
     table_incarnation_id: int | None = None
-    declared_order: tuple[str, ...] = field(default=(), compare=False)
+    order: PropertyOrder | None = field(default=None, compare=False, repr=False)
+    also: tuple[int, ...] = ()
 
     @property
     def table_key(self) -> TableKey:
         """The name of the dataset in the manifest."""
         return TableKey.edge(self.name)
+
+    @property
+    def declared_order(self) -> tuple[str, ...]:
+        """The names of the properties as the text has them."""
+        return () if self.order is None else self.order.of(self.table_key)
 
     @cached_property
     def blob_properties(self) -> tuple[str, ...]:
@@ -186,8 +212,7 @@ class Catalog(Displayed):
             for name, node in self.node_types.items()
         ]
         edges = [
-            ("edge", f"{name}: {edge.from_type} -> {edge.to_type}", _listed(edge.properties))
-            for name, edge in self.edge_types.items()
+            ("edge", _headed(edge), _listed(edge.properties)) for edge in self.edge_types.values()
         ]
         title = f"{len(nodes)} node types, {len(edges)} edge types"
         return Display(title, ("kind", "type", "properties"), nodes + edges)
@@ -224,6 +249,11 @@ def _id_field() -> pa.Field:
 
 def _blob_names(properties: Mapping[str, Property]) -> tuple[str, ...]:
     return tuple(n for n, p in properties.items() if p.prop_type.scalar == "Blob")
+
+
+def _headed(edge: EdgeType) -> str:
+    key = f" @key({', '.join(edge.key)})" if edge.key else ""
+    return f"{edge.name}: {edge.from_type} -> {edge.to_type}{key}"
 
 
 def _listed(properties: Mapping[str, Property], key: tuple[str, ...] = ()) -> str:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.errors import ConflictError
 from omnigraph.schema.catalog import Catalog
-from omnigraph.schema.ir.derive import derive_catalog
+from omnigraph.schema.ir.derive import WrittenOrder, derive_catalog
 from omnigraph.schema.ir.drift import DriftFinding, SchemaDriftError
-from omnigraph.schema.ir.identity import resolve_identities
 from omnigraph.schema.ir.model import SchemaIR
 from omnigraph.schema.ir.state import SchemaState
 from omnigraph.schema.language.canonical import shape_hash
-from omnigraph.schema.language.check import read_schema
 from omnigraph.schema.language.shape import SchemaShape
-from omnigraph.schema.migration.plan import MigrationPlan, plan_migration
+from omnigraph.schema.late import checking, identities, planning
 from omnigraph.syntax import SourceText
 
 _SCHEMAS_CACHED_MAX: Final = 32
@@ -68,22 +67,32 @@ class CompiledSchema:
 
 @dataclass(frozen=True, repr=False)
 class PlannedSchema(Displayed):
-    """A desired schema, compiled, and the plan that leads to it from the accepted one."""
+    """A desired schema, compiled, and the plan that leads to it from the accepted one.
+
+    `numbers_given` is how many numbers the desired schema has taken for what is new in it: an apply
+    plans once to learn how many it has to reserve.
+    """
 
     desired: CompiledSchema
-    plan: MigrationPlan
+    plan: planning.MigrationPlan
+    numbers_given: int = 0
 
     def _display(self) -> Display:
         return self.plan._display()
 
 
 def compile_schema(
-    text: str | SourceText, *, domain: str, accepted: SchemaIR | None = None
+    text: str | SourceText,
+    *,
+    domain: str,
+    accepted: SchemaIR | None = None,
+    free: Iterator[int] | None = None,
 ) -> CompiledSchema:
     """Compile a `.pg` text, with the identities of the accepted schema if there is one.
 
-    `domain` is the ULID under which the graph numbers its types. Raises `SourceError` with every
-    problem of the text, or of its rename hints.
+    `domain` is the ULID under which the graph numbers its types. `free` are the numbers to give
+    out, which no branch of the graph has. Raises `SourceError` with every problem of the text, or
+    of its rename hints.
 
     >>> compiled = compile_schema("node Station { code: String @key }", domain="01J" + "0" * 23)
     >>> compiled.catalog.node_types["Station"].key
@@ -94,9 +103,35 @@ def compile_schema(
     if accepted is not None and accepted.schema_identity_domain != domain:
         raise IdentityDomainError(domain=domain, accepted=accepted.schema_identity_domain)
     source = SourceText(text) if isinstance(text, str) else text
-    shape = read_schema(source)
-    ir = resolve_identities(shape, accepted=accepted, domain=domain, source=source)
-    return CompiledSchema(source, shape, ir, derive_catalog(ir, shape))
+    shape = checking.read_schema(source)
+    ir = identities.resolve_identities(
+        shape, accepted=accepted, domain=domain, source=source, free=free
+    )
+    return CompiledSchema(source, shape, ir, derive_catalog(ir, WrittenOrder(shape)))
+
+
+def stored_catalog(text: str, ir: SchemaIR) -> Catalog:
+    """Return the catalog of the accepted schema of a graph, without reading its text.
+
+    The text is read when the order of properties is asked for.
+    """
+    return derive_catalog(ir, StoredOrder(text, ir))
+
+
+@dataclass(frozen=True)
+class StoredOrder:
+    """The order of properties in the accepted text, which is read when it is asked for."""
+
+    text: str
+    ir: SchemaIR = field(repr=False)
+
+    def of(self, table_key: str) -> tuple[str, ...]:
+        """Return the names of the properties of a type in the order of the text."""
+        return self._written.of(table_key)
+
+    @cached_property
+    def _written(self) -> WrittenOrder:
+        return WrittenOrder(compile_stored(self.text, self.ir).shape)
 
 
 def compile_stored(text: str, ir: SchemaIR) -> CompiledSchema:
@@ -114,16 +149,21 @@ def plan_schema(
     accepted: SchemaIR,
     allow_data_loss: bool = False,
     row_counts: Mapping[str, int] | None = None,
+    free: Iterator[int] | None = None,
 ) -> PlannedSchema:
-    """Compile a desired text against the accepted schema and plan the migration."""
-    desired = compile_schema(text, domain=accepted.schema_identity_domain, accepted=accepted)
-    plan = plan_migration(
+    """Compile a desired text against the accepted schema and plan the migration.
+
+    Only an apply needs `free`, the numbers that it has reserved: they are in no step.
+    """
+    domain = accepted.schema_identity_domain
+    desired = compile_schema(text, domain=domain, accepted=accepted, free=free)
+    plan = planning.plan_migration(
         accepted=accepted,
         desired=desired.ir,
         allow_data_loss=allow_data_loss,
         row_counts=row_counts,
     )
-    return PlannedSchema(desired, plan)
+    return PlannedSchema(desired, plan, len(desired.ir.numbers - accepted.numbers))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ are found by column and kind, never by name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from omnigraph.cache import BoundedCache
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.snapshot import Snapshot
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import FragmentInfo, IndexInfo, IndexKind

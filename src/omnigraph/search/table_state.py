@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final, Self
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import DatasetVersion
 
@@ -28,6 +29,8 @@ class FragmentState:
     """Names all of its files."""
     data_identity: str
     """Names its data files: equal ones hold the same rows, except for deleted ones."""
+    files: tuple[str, ...] = field(default=(), compare=False)
+    """All of its files, those of columns that were added later included; not stored."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class TableState:
     def of(cls, handle: DatasetHandle) -> Self:
         """Read the state from an open dataset's manifest; touches no storage."""
         fragments = (
-            FragmentState(info.fragment_id, info.identity, info.data_identity)
+            FragmentState(info.fragment_id, info.identity, info.data_identity, info.files)
             for info in handle.fragments()
         )
         return cls(handle.at, tuple(fragments))
@@ -51,6 +54,11 @@ class TableState:
         """A name for the state: equal for equal content of the same dataset."""
         parts = [self.at.location, *(f"{f.fragment_id}:{f.identity}" for f in self.fragments)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_KEY_DIGITS]
+
+    @cached_property
+    def by_data(self) -> dict[str, FragmentState]:
+        """The fragments by their data files."""
+        return {fragment.data_identity: fragment for fragment in self.fragments}
 
     @property
     def lineage(self) -> tuple[str, str | None]:

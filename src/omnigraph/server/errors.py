@@ -12,6 +12,7 @@ from omnigraph.errors import (
     OmnigraphError,
     UnavailableError,
 )
+from omnigraph.names import MAIN
 
 
 class UnauthorizedError(DeniedError):
@@ -117,6 +118,21 @@ class StoredQueryNotFoundError(NotFoundError):
     template = "stored query not found"
 
 
+class StoredQueryUnfitError(InvalidInputError):
+    """A stored query does not compile against the schema of the branch that it should run on."""
+
+    code = "OG-HTTP-QUERY-UNFIT"
+    template = "the stored query '{name}' does not fit the schema of branch '{branch}': {problem}"
+    name: str
+    branch: str
+    problem: str
+
+    def _hint(self) -> str:
+        if self.branch == MAIN:
+            return "run it on the newest state; stored queries are checked against that of main"
+        return f"bring the branch up to date: `omnigraph branch merge main --into {self.branch}`"
+
+
 class BootRefusedError(InvalidInputError):
     """The server does not start as it is configured."""
 
@@ -135,3 +151,11 @@ class ServerExtraMissingError(UnavailableError):
     hint = "pip install 'omnigraph[server]'"
     template = "the server needs {library}, which is not installed"
     library: str
+
+
+class ClusterOwnsSchemaError(ConflictError):
+    """The schema of `main` of a graph in a cluster is changed by the cluster."""
+
+    code = "OG-HTTP-CLUSTER-SCHEMA"
+    hint = "change the schema file of the cluster, then `omnigraph cluster apply`"
+    template = "the schema of this graph is applied by its cluster"

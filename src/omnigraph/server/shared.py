@@ -103,6 +103,11 @@ class Shared:
     folder: Path | None = None
     worker: str = "0"
 
+    @property
+    def columns(self) -> Path | None:
+        """The folder of the columns that workers map."""
+        return None if self.folder is None else self.folder / "columns"
+
     def admission(self, limits: AdmissionLimits) -> Admission:
         """Return what counts the writes in flight."""
         if self.folder is None:

@@ -3,6 +3,10 @@
 Threads do not make reads of the engine faster, processes do. The parent binds the socket, starts
 the workers and watches them; it opens no graph. A worker that dies is replaced, and its counts are
 dropped. Workers end when their parent does, however it ends.
+
+Workers map large columns of their graphs from the folder that they share, as they map topologies
+from the graph: these are in memory once. The parent removes the folder; when it was killed, the
+workers remove the columns.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import logging
 import multiprocessing
 import multiprocessing.connection
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -26,6 +31,7 @@ import uvicorn
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.errors import OmnigraphError
+from omnigraph.graph.session import share_columns
 from omnigraph.server.admission import forget_worker
 from omnigraph.server.boot import boot_reloading, check
 from omnigraph.server.listen import config, listen, print_address, run_server
@@ -173,6 +179,9 @@ def work(
     log_to_stderr(os.environ)
     hangup = Hangup()
     hangup.listen()
+    columns = shared.columns
+    if columns is not None:
+        share_columns(columns)
     try:
         app, reloader = boot_reloading(settings, shared)
     except OmnigraphError as error:
@@ -180,14 +189,16 @@ def work(
         sys.exit(1)
     follow(reloader, hangup)
     server = uvicorn.Server(config(app, settings))
-    threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(server, columns), daemon=True).start()
     says_ready.send(None)
     says_ready.close()
     run_server(server, listener)
 
 
-def _end_with_parent(server: uvicorn.Server) -> None:
+def _end_with_parent(server: uvicorn.Server, columns: Path | None) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
+        if columns is not None:
+            shutil.rmtree(columns, ignore_errors=True)
         server.should_exit = True

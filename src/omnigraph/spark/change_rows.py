@@ -22,6 +22,7 @@ import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from omnigraph.changes.mapped_table import mapped
 from omnigraph.changes.table_changes import RowChanges, RowRefs, table_changes
 from omnigraph.names import TableKey
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
@@ -32,6 +33,7 @@ from omnigraph.store.records import DatasetVersion, ScanRequest
 
 if TYPE_CHECKING:
     from omnigraph.schema import EntityType
+    from omnigraph.schema.mapping import TypeMapping
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
 
 ROWS_AT_ONCE: Final = 8_192
@@ -102,6 +104,9 @@ class ChangeSlice:
     """How many rows are looked at: an upper bound of the work."""
     inserted_fragments: tuple[int, ...] | None = None
     """Fragments of `after` whose rows are all inserts; None where rows must be compared."""
+    before_view: TypeMapping | None = None
+    """How rows of `before` look as `entity_type`; None where they are stored so."""
+    after_view: TypeMapping | None = None
 
 
 class SlicesPartition(InputPartition):
@@ -132,11 +137,11 @@ def slice_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one slice."""
     shape = _Shape(frame, one.entity_type, one.commit)
-    after = opened_version(datasets, one.after)
+    after = viewed(opened_version(datasets, one.after), one.after_view)
     if one.inserted_fragments is not None and after is not None:
         yield from _scanned(after, one.inserted_fragments, shape)
         return
-    before = opened_version(datasets, one.before)
+    before = viewed(opened_version(datasets, one.before), one.before_view)
     changes = table_changes(
         before,
         after,
@@ -144,6 +149,11 @@ def slice_rows(
         blobs=one.entity_type.blob_properties,
     )
     yield from _compared(before, after, changes, shape)
+
+
+def viewed(handle: DatasetHandle | None, mapping: TypeMapping | None) -> DatasetHandle | None:
+    """Return a table as a mapping shows it; without one as it is stored."""
+    return handle if handle is None or mapping is None else mapped(handle, mapping)
 
 
 def _scanned(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from omnigraph.changes.commit_changes import type_identity
-from omnigraph.changes.diff import changed_pairs, handles_of
+from omnigraph.changes.diff import changed_pairs, views_of
 from omnigraph.changes.selection import Op, Selection
 from omnigraph.changes.table_changes import DifferingFragments, differing_fragments
 from omnigraph.spark.diff_tasks import (
@@ -77,13 +77,15 @@ def plan_diff(
     for pair in changed_pairs(before, after):
         if not selection.takes_type(pair.table_key):
             continue
-        differing = differing_fragments(*handles_of(pair, before, after))
+        differing = differing_fragments(*views_of(pair, before, after))
         if not differing.rows:
             continue
         buckets = -(-differing.rows // bucket_rows)
         type_id = type_identity(after, pair.entity_type)
         tasks += candidate_tasks(len(tables), differing)
-        tables.append(DiffTable(pair.entity_type, type_id, *pair.versions, first, buckets))
+        tables.append(
+            DiffTable(pair.entity_type, type_id, *pair.versions, first, buckets, pair.sides)
+        )
         first += buckets
         size += differing.data_bytes
     return DiffPlan(settings, selection, tuple(tables), tuple(tasks), size)

@@ -28,6 +28,7 @@ from omnigraph.changes.table_changes import (
     one_sided,
     sorted_refs,
 )
+from omnigraph.changes.type_pairs import TypeSides
 from omnigraph.names import TableKey
 from omnigraph.spark.task_store import opened_version
 from omnigraph.spark.types import spark_schema
@@ -83,6 +84,12 @@ class DiffTable:
     after: DatasetVersion | None
     first_bucket: int
     buckets: int
+    sides: TypeSides | None = None
+    """The type as both schemas declare it, where they may differ."""
+
+    def view(self, before: DatasetHandle | None) -> DatasetHandle | None:
+        """Return the rows of the earlier side as the later side sees them."""
+        return before if before is None or self.sides is None else self.sides.view(before)
 
 
 @dataclass(frozen=True)
@@ -205,7 +212,7 @@ class CompareCandidates:
         )
         entity_type = table.entity_type
         changes = compared_changes(
-            before,
+            table.view(before),
             after,
             refs_of(rows.filter(rows["is_before"])),
             refs_of(rows.filter(pc.invert(rows["is_before"]))),
@@ -284,16 +291,22 @@ class _ChangeRows:
                 pa.repeat(str(op), count),
                 pa.array(versions, pa.int64()),
                 *ends,
-                self._images(self.before, old, count),
-                self._images(self.after, new, count),
+                self._images(self.before, old, count, is_before=True),
+                self._images(self.after, new, count, is_before=False),
             ],
             schema=CHANGES,
         )
 
-    def _images(self, handle: DatasetHandle | None, refs: RowRefs, count: int) -> pa.Array:
+    def _images(
+        self, handle: DatasetHandle | None, refs: RowRefs, count: int, *, is_before: bool
+    ) -> pa.Array:
         if handle is None or not len(refs):
             return pa.nulls(count, pa.utf8())
-        images = row_images(handle, refs.row_ids, self.table.entity_type)
+        entity_type, shown = self.table.entity_type, None
+        sides = self.table.sides
+        if is_before and sides is not None and sides.before is not None:
+            entity_type, shown = sides.before, sides.names_before
+        images = row_images(handle, refs.row_ids, entity_type, shown)
         return pa.array([orjson.dumps(image).decode() for image in images], pa.utf8())
 
 

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.changes.mapped_table import mapped, mapping_of
 from omnigraph.changes.table_changes import (
     RowChanges,
     compared_changes,
     differing_fragments,
 )
 from omnigraph.merge.parts import (
-    Handles,
     Part,
     RewrittenRows,
     RowTarget,
@@ -37,7 +37,7 @@ from omnigraph.merge.parts import (
 from omnigraph.merge.rows import TableMerge, three_way
 from omnigraph.merge.workers import (
     LocalMergeWorkers,
-    differ_by,
+    differs_by,
     joined,
     write_batches,
 )
@@ -54,7 +54,9 @@ from omnigraph.write.stage.staging_record import DatasetBase, StagingRecords
 
 if TYPE_CHECKING:
     from omnigraph.manifest import Repository, Snapshot
+    from omnigraph.merge.tables import MergedTable, Views
     from omnigraph.schema import EntityType
+    from omnigraph.schema.mapping import TypeMapping
     from omnigraph.spark.jobs import JobRunner
     from omnigraph.store.datasets import DatasetHandle, DatasetStore
     from omnigraph.store.records import DatasetVersion, WrittenFragment
@@ -92,16 +94,15 @@ class SparkMergeWorkers:
     def _local(self) -> LocalMergeWorkers:
         return LocalMergeWorkers(self.datasets)
 
-    def classify(
-        self, entity_type: EntityType, handles: Handles, *, target_is_base: bool
-    ) -> TableMerge:
+    def classify(self, table: MergedTable) -> TableMerge:
         """Decide about the rows of each bucket in one task."""
+        entity_type, handles = table.entity_type, table.handles
         differing = [differing_fragments(handles.base, handles.source)]
-        if not target_is_base:
+        if not table.target_is_base:
             differing.append(differing_fragments(handles.base, handles.target))
         rows = sum(each.rows for each in differing)
         if rows <= self.tuning.rows_min:
-            return self._local.classify(entity_type, handles, target_is_base=target_is_base)
+            return self._local.classify(table)
         buckets = -(-rows // self.tuning.bucket_rows)
         versions = [_at(handles.source), _at(handles.target)]
         tables = tuple(
@@ -115,7 +116,7 @@ class SparkMergeWorkers:
             "merge",
             ReadCandidates(self.files.settings, tables, tasks),
             buckets,
-            _Decide(self.files, entity_type, _Versions(_at(handles.base), *versions)),
+            _Decide(self.files, entity_type, _Versions(_at(handles.base), *versions), table.views),
         )
         return joined(parts)
 
@@ -144,7 +145,8 @@ class SparkMergeWorkers:
         count = len(part.refs)
         for start in range(0, count, self.tuning.written_rows):
             rows = min(self.tuning.written_rows, count - start)
-            yield _Piece(part.handle.at, path, start, rows)
+            mapping = mapping_of(part.handle)
+            yield _Piece(part.handle.at, mapping, part.nulled, path, start, rows)
 
 
 @contextmanager
@@ -190,18 +192,19 @@ class _Decide:
     files: SideFiles
     entity_type: EntityType
     versions: _Versions
+    views: Views
 
     def __call__(self, batches: Iterable[pa.RecordBatch], number: int) -> TableMerge:  # noqa: ARG002 - buckets need no names
         rows = pa.Table.from_batches([batch for batch in batches if batch.num_rows])
         datasets = open_store(self.files.settings).datasets
-        handles = Handles(
+        handles = self.views.of(
             opened_version(datasets, self.versions.base),
             opened_version(datasets, self.versions.source),
             opened_version(datasets, self.versions.target),
         )
         source = self._changes(rows, _SOURCE, handles.base, handles.source)
         target = self._changes(rows, _TARGET, handles.base, handles.target)
-        return three_way(source, target, differ_by(self.entity_type, handles))
+        return three_way(source, target, *differs_by(self.entity_type, handles))
 
     def _changes(
         self,
@@ -225,9 +228,11 @@ class _Decide:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some rows of one version, listed in a side file."""
+    """Some rows of one version, listed in a side file, and how the merged schema sees them."""
 
     at: DatasetVersion
+    mapping: TypeMapping | None
+    nulled: tuple[str, ...]
     path: str
     start: int
     rows: int
@@ -244,9 +249,12 @@ class _Write:
         datasets = open_store(self.files.settings).datasets
         at = piece.at
         handle = datasets.open(at.location, branch=at.branch, version=at.version)
+        if piece.mapping is not None:
+            handle = mapped(handle, piece.mapping)
         listed = self.files.read(piece.path).slice(piece.start, piece.rows).combine_chunks()
         kept = None
         if "kept" in listed.column_names:
             kept = RewrittenRows(listed["id"].chunk(0), listed["kept"].to_numpy())
-        batches = stored_batches(handle, listed["row_id"].to_numpy(), self.target.entity_type)
+        row_ids, entity_type = listed["row_id"].to_numpy(), self.target.entity_type
+        batches = stored_batches(handle, row_ids, entity_type, piece.nulled)
         return tuple(write_batches(datasets, self.target, batches, kept))

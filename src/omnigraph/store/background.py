@@ -7,11 +7,15 @@ when the caller fails meanwhile: it may write unreferenced files, and nothing el
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 _Answer = TypeVar("_Answer")
+_AT_ONCE_MAX: Final = 64
+"""Most calls wait for the disk. A write that is being published must not queue behind the rows of
+those that are being prepared; threads are started only when they are needed."""
 
 
 class Background(Protocol):
@@ -25,10 +29,14 @@ class Background(Protocol):
 class InThreads:
     """Runs calls in a few threads of its own."""
 
-    def __init__(self, at_once_max: int = 4, name: str = "omnigraph-background") -> None:
+    def __init__(self, at_once_max: int = _AT_ONCE_MAX, name: str = "omnigraph-background") -> None:
         self._pool = ThreadPoolExecutor(at_once_max, thread_name_prefix=name)
+        self._process = os.getpid()
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
+        if os.getpid() != self._process:
+            # A forked child has none of the threads, and would wait for them forever.
+            return Inline().start(call)
         try:
             return self._pool.submit(call)
         except RuntimeError:

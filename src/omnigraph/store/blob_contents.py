@@ -16,6 +16,16 @@ from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ID
 from omnigraph.values import BLOB_STORAGE
 
+BLOB_DESCRIPTION: Final = pa.struct(
+    [
+        pa.field("kind", pa.uint8(), nullable=False),
+        pa.field("position", pa.uint64(), nullable=False),
+        pa.field("size", pa.uint64(), nullable=False),
+        pa.field("blob_id", pa.uint32(), nullable=False),
+        pa.field("blob_uri", pa.utf8(), nullable=False),
+    ]
+)
+"""What a scan returns in place of a blob."""
 BLOB_BATCH_ROWS: Final = 1024
 BLOB_BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -47,12 +57,13 @@ def blob_slices(
 
 
 def _sizes(described: pa.Array) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    managed = pc.and_(described.is_valid(), pc.invert(_is_external(described)))
+    managed = pc.and_(described.is_valid(), pc.invert(is_external(described)))
     sizes = pc.if_else(managed, pc.cast(pc.struct_field(described, "size"), pa.int64()), 0)
     return np.asarray(sizes.fill_null(0))
 
 
-def _is_external(described: pa.Array) -> pa.Array:
+def is_external(described: pa.Array) -> pa.Array:
+    """Mark the blobs that are objects outside of the graph."""
     return pc.not_equal(pc.struct_field(described, "blob_uri"), "").fill_null(False)
 
 
@@ -60,12 +71,12 @@ def blob_contents(
     handle: DatasetHandle, name: str, described: pa.Array, row_ids: pa.Array
 ) -> pa.Array:
     """Return blobs in the form in which they are written; external ones stay references."""
-    is_external = _is_external(described)
-    is_managed = pc.and_(described.is_valid(), pc.invert(is_external))
+    outside = is_external(described)
+    is_managed = pc.and_(described.is_valid(), pc.invert(outside))
     wanted = row_ids.filter(is_managed).to_pylist()
     found = iter(handle.read_blobs(name, wanted))
     data = pa.array([next(found) if managed else None for managed in is_managed.to_pylist()])
-    uris = pc.if_else(is_external, pc.struct_field(described, "blob_uri"), None)
+    uris = pc.if_else(outside, pc.struct_field(described, "blob_uri"), None)
     return pa.StructArray.from_arrays(
         [data.cast(pa.large_binary()), uris.cast(pa.utf8())],
         fields=list(BLOB_STORAGE),

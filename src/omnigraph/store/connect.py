@@ -7,8 +7,9 @@ are heavy, and Lance does not survive a fork.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.background import Background, InThreads
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.digests import Ledger

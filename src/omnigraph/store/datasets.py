@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.store.filters import Filter
@@ -30,6 +32,7 @@ from omnigraph.store.records import (
     BranchInfo,
     CleanupReport,
     CleanupRequest,
+    ColumnSource,
     CommittedRange,
     CompactionOptions,
     CompactionResult,
@@ -38,6 +41,7 @@ from omnigraph.store.records import (
     FragmentInfo,
     IndexInfo,
     IndexSpec,
+    LinkedRows,
     NeededFile,
     Rows,
     ScanRequest,
@@ -76,6 +80,11 @@ class DatasetHandle(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The stored columns with their field and schema metadata."""
+        ...
+
+    @property
+    def absent_columns(self) -> tuple[str, ...]:
+        """Columns of a view that are not stored: all rows show the same value."""
         ...
 
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
@@ -122,8 +131,34 @@ class DatasetHandle(Protocol):
         """Describe the fragments, or those whose number is wanted, from the manifest alone."""
         ...
 
+    def has_written(self, fragment_id: int, columns: Collection[str]) -> bool:
+        """Whether the rows of a fragment were written with one of these columns.
+
+        A column that a schema change has added to rows that were there does not count.
+        """
+        ...
+
     def row_ids(self, fragment_id: int) -> pa.Array:
         """Return the stable row ids of a fragment in row order, from the manifest alone."""
+        ...
+
+    @property
+    def column_ids(self) -> tuple[tuple[str, int], ...]:
+        """Name and number of the stored columns; a name may stand for another one in time."""
+        ...
+
+    def written_rows(self, fragment_id: int) -> pa.Table | None:
+        """Return the rows of a fragment in row order if this process wrote them a moment ago.
+
+        Deleted rows are included.
+        """
+        ...
+
+    def deleted_row_ids(self, fragment_id: int) -> npt.NDArray[np.uint64]:
+        """Return the stable row ids of a fragment's deleted rows, ascending by position.
+
+        Costs as much as there are deleted rows, whatever the size of the fragment.
+        """
         ...
 
     def indexes(self) -> tuple[IndexInfo, ...]:
@@ -257,6 +292,45 @@ class DatasetStore(Protocol):
         """Prepare new content and columns for the whole dataset; its indexes are dropped."""
         ...
 
+    def stage_columns(
+        self, base: DatasetVersion, schema: pa.Schema, sources: Mapping[str, ColumnSource]
+    ) -> StagedTransaction:
+        """Prepare other columns for the same rows, with a source for each column of `schema`.
+
+        Columns that are taken over, dropped or null cost nothing that grows with the rows; others
+        are written, one file per fragment. Row ids, deletions and the indexes of columns that are
+        taken over stay. Blobs cannot be written this way. Rows cannot be added in the same
+        transaction: they are staged on its view and made to follow it (`following`).
+        """
+        ...
+
+    def linked_rows(
+        self, source: DatasetVersion, target: DatasetVersion, *, base: DatasetVersion
+    ) -> LinkedRows | None:
+        """Find what a source has over a target whose rows are those of `base`; reads no row.
+
+        None where files and row ids do not tell it: the source does not come from `base`, the
+        target has other rows, the columns are not the same, or rows were only moved.
+        """
+        ...
+
+    def stage_linked(self, base: DatasetVersion, rows: LinkedRows) -> StagedTransaction:
+        """Prepare to take over what a source has, by further names of its files.
+
+        `base` is the target of `rows`, or a fork that was cut from it. `CopyRefusedError` says that
+        the storage gives no second names.
+        """
+        ...
+
+    def stage_linked_create(
+        self, location: str, schema: pa.Schema, source: DatasetVersion
+    ) -> StagedTransaction | None:
+        """Prepare a new dataset with all rows of another one, by further names of its files.
+
+        None where the files do not fit: rows of them are deleted, or columns have other numbers.
+        """
+        ...
+
     def stage_create_index(
         self,
         base: DatasetVersion,
@@ -377,6 +451,24 @@ class DatasetStore(Protocol):
         preview: bool = True,
     ) -> CleanupReport:
         """Remove old versions and the files that only they need; by default only report them."""
+        ...
+
+    def pack_versions(
+        self, location: str, *, branch: str | None = None, with_files: bool = False
+    ) -> int:
+        """Put the files of old versions together into one, if there are many; return how many.
+
+        The versions can be read as before. `with_files` takes in the files that only they need; the
+        caller then holds the lock of the branch, and all readers read whole versions at once.
+        """
+        ...
+
+    def has_versions_to_pack(self, location: str, *, branch: str | None = None) -> bool:
+        """Whether `pack_versions` has enough to do."""
+        ...
+
+    def packed_versions(self, path: str) -> frozenset[int]:
+        """Return the versions in a pack; raises `CorruptObjectError` when it is damaged."""
         ...
 
     def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:

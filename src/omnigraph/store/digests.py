@@ -20,11 +20,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import xxhash
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.errors import ObjectNotFoundError, StorageError, os_failure
 from omnigraph.store.records import StagedFile
 from omnigraph.store.uri import Root
@@ -49,6 +49,7 @@ class Note:
     size: int | None = None
     digest: str | None = None
     is_gone: bool = False
+    copy_of: str | None = None
 
 
 class Ledger:
@@ -66,7 +67,7 @@ class Ledger:
 
     def note(self, files: Iterable[StagedFile], paths: Iterable[str] = ()) -> None:
         """Note files that are part of the graph from now on."""
-        noted = [Note(file.path, file.size, file.digest) for file in files]
+        noted = [Note(file.path, file.size, file.digest, copy_of=file.copy_of) for file in files]
         self._add(noted + [Note(path) for path in paths])
 
     def note_gone(self, paths: Iterable[str]) -> None:

@@ -10,7 +10,7 @@
 | outcome unknown | `WriteOutcomeUnknown`, `MisplacedCommit` | it may have landed, or elsewhere |
 | corrupt | `CorruptObject` | stored bytes do not mean what they should |
 | unavailable | `StorageTimeout`, `StorageFull`, | nothing was read, |
-| | `StorageUnavailable` | nothing was written |
+| | `StorageUnavailable`, `CopyRefused` | nothing was written |
 
 Every message names the path. Facts are fields, and every leaf survives pickling.
 """
@@ -18,6 +18,7 @@ Every message names the path. Facts are fields, and every leaf survives pickling
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection
 
 from omnigraph.errors import (
     ConflictError,
@@ -29,6 +30,7 @@ from omnigraph.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from omnigraph.names import nearest_name
 
 
 class StorageError(OmnigraphError, init=False):
@@ -62,6 +64,14 @@ class InvalidScanError(StorageError, InvalidInputError):
     hint = "`omnigraph schema show` lists the types and their properties"
     template = "cannot read `{path}` as asked: {reason}"
     reason: str
+
+
+def unknown_column(path: str, name: str, known: Collection[str]) -> InvalidScanError:
+    """Return the error for a column that a dataset does not have; it lists those that it has."""
+    near = nearest_name(name, known)
+    hint = f"; did you mean `{near}`?" if near else ""
+    listed = ", ".join(f"`{each}`" for each in known)
+    return InvalidScanError(path=path, reason=f"there is no column `{name}` among {listed}{hint}")
 
 
 class ObjectNotFoundError(StorageError, NotFoundError):
@@ -257,6 +267,15 @@ class StorageUnavailableError(StorageError, UnavailableError):
     code = "OG-STORE-UNAVAILABLE"
     hint = "try again; `omnigraph doctor URI` checks the way to the storage"
     template = "the storage failed at `{path}`: {reason}"
+    reason: str
+
+
+class CopyRefusedError(StorageError, UnavailableError):
+    """The storage cannot give the bytes of a file another name; they must be written again."""
+
+    code = "OG-STORE-COPY"
+    hint = "none is needed: a merge writes the rows instead"
+    template = "the storage gives no second name to a file, `{path}`: {reason}"
     reason: str
 
 

@@ -7,10 +7,11 @@ is probed only when literal and column agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
+
+from omnigraph.dataclass import dataclass
 
 Value: TypeAlias = str | int | float | bool | pa.Scalar
 """A literal. Plain Python values stand for string, 64-bit integer, double and boolean."""

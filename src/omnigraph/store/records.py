@@ -8,12 +8,13 @@ can commit it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.filters import Filter
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
@@ -25,6 +26,8 @@ ROW_CREATED = "_row_created_at_version"
 ROW_UPDATED = "_row_last_updated_at_version"
 DISTANCE = "_distance"
 SCORE = "_score"
+VIRTUAL_COLUMNS: Final = frozenset({ROW_ID, ROW_ADDRESS, ROW_CREATED, ROW_UPDATED, DISTANCE, SCORE})
+"""Columns that no dataset stores: a scan computes them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,6 +56,8 @@ class StagedFile:
     """`None` when the writer of the file did not learn it; then only its existence is checked."""
     digest: str | None = None
     """The digest of its bytes (`store.digests`); None when they were not hashed yet."""
+    copy_of: str | None = None
+    """The file whose bytes it has, where it was made without reading them."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,19 @@ class WrittenFragment:
 
 
 @dataclass(frozen=True)
+class ColumnSource:
+    """Where the values of a column come from when a dataset gets other columns.
+
+    A stored column of the same type is taken over without being read, under any name. One of
+    another type is cast and written. Without a stored column every row has the value `fill`; null
+    is not written at all.
+    """
+
+    stored: str | None
+    fill: pa.Scalar | None = None
+
+
+@dataclass(frozen=True)
 class WrittenDeletion:
     """The deletion of exact rows of one fragment, written and not committed."""
 
@@ -140,6 +158,29 @@ class WrittenDeletion:
     files: tuple[StagedFile, ...]
     payload: object = field(compare=False, repr=False)
     """What is left of the fragment in the adapter's own form; None when all of it is deleted."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedRows:
+    """What a version of a dataset has over another one that it comes from, found by row ids.
+
+    Every row of `fragment_ids` was written since, or is new.
+    """
+
+    source: DatasetVersion
+    target: DatasetVersion
+    fragment_ids: tuple[int, ...]
+    """Fragments of the source that the target does not have."""
+    first_new_row_id: int
+    """Rows of these fragments from this row id on are new; the others have replaced rows."""
+    inserted: int
+    updated: int
+    deleted: pa.Array
+    """Row ids of the rows of the target that the source does not have."""
+    gone: tuple[int, ...]
+    """Fragments of the target of which the source has no row."""
+    trimmed: tuple[tuple[int, int], ...]
+    """Fragments of the target of which the source has deleted rows, and its numbers for them."""
 
 
 class IndexKind(StrEnum):
@@ -240,7 +281,9 @@ class IndexInfo:
 class FragmentInfo:
     """A fragment of a dataset version.
 
-    Two versions hold the same rows in a fragment when `identity` is the same in both.
+    Two versions hold the same rows in a fragment when `identity` is the same in both: the same ids
+    at the same positions, and in all columns that both have the same values. Columns can be added
+    to a fragment, dropped and replaced by wider ones (`stage_columns`), which leaves it the same.
     """
 
     fragment_id: int
@@ -248,9 +291,12 @@ class FragmentInfo:
     deleted_rows: int
     data_bytes: int
     identity: str
-    """Names the data and deletion files by which the fragment's content is fixed."""
+    """Names the files by which the fragment's rows are fixed: that of the first column, with which
+    the rows were written, and that of the deleted rows."""
     data_identity: str = ""
-    """Names the data files alone: equal in two versions that differ only in deleted rows."""
+    """Names the first of them alone: equal in two versions that differ only in deleted rows."""
+    files: tuple[str, ...] = ()
+    """Names all files that the fragment needs, those of columns that were added later included."""
 
     @property
     def rows(self) -> int:

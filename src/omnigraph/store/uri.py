@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.errors import InvalidLocationError
 from omnigraph.texts import has_control, is_encodable
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
@@ -23,6 +22,7 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.tree import Meta
 from lark.visitors import Transformer_NonRecursive
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import nearest_name
 from omnigraph.syntax.diagnostics import Diagnostic, Phase, SourceError
 from omnigraph.syntax.parser_tables import built_parser, stored_parser

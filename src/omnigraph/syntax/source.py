@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
+
+from omnigraph.dataclass import dataclass
 
 SOURCE_BYTES_MAX: Final = 16 * 1024 * 1024
 """A larger text is refused before it is parsed."""

@@ -5,9 +5,9 @@ The engine knows neither. A type without a row of its own has the row of its nea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import (
     ConflictError,
     CorruptError,

@@ -76,6 +76,7 @@ class SchemaApplyRequest(msgspec.Struct):
     """The schema that a graph is to have."""
 
     schema_source: str
+    branch: str | None = None
     allow_data_loss: bool = False
     message: str | None = None
     properties: dict[str, str] | None = None
@@ -133,6 +134,8 @@ class BranchMergeRequest(msgspec.Struct):
     dry_run: bool = False
     strategy: Literal["row", "property"] = "row"
     prefer: Literal["source", "target"] | None = None
+    schema: Literal["source", "target"] | None = None
+    allow_data_loss: bool = False
     resolutions: list[dict[str, Any]] | None = None
     message: str | None = None
     properties: dict[str, str] | None = None
@@ -174,6 +177,7 @@ class ChangesQuery(msgspec.Struct, forbid_unknown_fields=True):
     kind: list[Kind] = []
     type: list[str] = []
     op: list[Op] = []
+    schema_changes: Literal["refuse", "deliver"] = "refuse"
 
 
 class ChangeBaselineRequest(msgspec.Struct):
@@ -231,6 +235,13 @@ class DiffQuery(msgspec.Struct, forbid_unknown_fields=True):
     kind: list[Kind] = []
     type: list[str] = []
     op: list[Op] = []
+
+
+class SchemaDiffQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """The query string of a difference of schemas: two refs."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
 
 
 class ConflictsQuery(msgspec.Struct, forbid_unknown_fields=True):

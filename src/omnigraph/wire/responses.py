@@ -171,15 +171,26 @@ class SchemaOutput(msgspec.Struct):
     schema_source: str
 
 
+class StillNeededOutput(msgspec.Struct):
+    """Who needs values that a hard drop would have purged: a branch, a tag or a running load."""
+
+    type: str
+    branch: str | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    operation: str | UnsetType = UNSET
+
+
 class SchemaApplyOutput(msgspec.Struct):
     """What a schema apply has done."""
 
     uri: str
+    branch: str
     supported: bool
     applied: bool
     step_count: int
     graph_manifest_version: int
     steps: list[dict[str, Any]]
+    kept_for: list[StillNeededOutput] | UnsetType = UNSET
     commit: CommitOutput | UnsetType | None = UNSET
     warnings: list[str] | UnsetType = UNSET
 
@@ -276,6 +287,8 @@ class BranchMergeOutput(msgspec.Struct):
     branch_delete_error: str | UnsetType = UNSET
     commit: CommitOutput | UnsetType | None = UNSET
     dry_run: bool | UnsetType = UNSET
+    schema_changes: list[dict[str, Any]] | UnsetType = UNSET
+    dropped_values: list[dict[str, Any]] | UnsetType = UNSET
     counts: list[dict[str, Any]] | UnsetType = UNSET
     merge_conflicts: list[dict[str, Any]] | UnsetType = UNSET
 
@@ -383,6 +396,7 @@ class CommitChangesOutput(msgspec.Struct):
     cause: ChangeCauseOutput
     changes: list[EntityChangeOutput]
     next_page_token: str | UnsetType = UNSET
+    schema_changes: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class DiffOutput(msgspec.Struct):
@@ -392,6 +406,17 @@ class DiffOutput(msgspec.Struct):
     to: RefOutput
     changes: list[EntityChangeOutput]
     next_page_token: str | UnsetType = UNSET
+    schema_changes: list[dict[str, Any]] | UnsetType = UNSET
+
+
+class SchemaDiffOutput(msgspec.Struct):
+    """The steps from the schema of one state to that of another."""
+
+    from_: RefOutput = msgspec.field(name="from")
+    to: RefOutput
+    supported: bool
+    step_count: int
+    steps: list[dict[str, Any]]
 
 
 class ChangeBlockOutput(msgspec.Struct):
@@ -399,6 +424,7 @@ class ChangeBlockOutput(msgspec.Struct):
 
     cause: ChangeCauseOutput
     changes: list[EntityChangeOutput]
+    schema_changes: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class ChangeFeedOutput(msgspec.Struct):
@@ -414,13 +440,17 @@ class ChangeFeedOutput(msgspec.Struct):
 
 
 class MergeConflictOutput(msgspec.Struct):
-    """One conflict of a merge."""
+    """One conflict of a merge; one of schemas has its details under the name of its kind."""
 
-    entity_kind: Kind
+    entity_kind: Literal["node", "edge", "interface"]
     type_name: str
     entity_id: str | None
     kind: str
     message: str
+    schema_conflict: dict[str, Any] | UnsetType = UNSET
+    schema_type_dropped: dict[str, Any] | UnsetType = UNSET
+    schema_dropped: dict[str, Any] | UnsetType = UNSET
+    schema_required: dict[str, Any] | UnsetType = UNSET
 
 
 class KeyConflictOutput(msgspec.Struct):

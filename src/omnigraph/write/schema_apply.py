@@ -1,32 +1,41 @@
-"""Makes a desired schema the accepted one.
+"""Makes a desired schema the accepted one of a branch.
 
-1. The lock of `main` is held from before the schema lock branch is created until after it is
-   removed. A process that holds the lock of `main` and finds the schema lock branch therefore knows
-   that its owner is dead, and removes it.
-2. Everything is decided against the state that is read under the lock: only `main` exists, the plan
-   is supported, stored rows obey the new rules. A refusal up to here has changed nothing.
-3. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
+1. The lock of the branch is held from before the mark of the schema change is set until after it is
+   removed. A process that holds this lock and finds the mark therefore knows that its owner is
+   dead, and removes it.
+2. Numbers for new types and properties are reserved on `main` before the lock is asked for. If the
+   schema of the branch has changed since they were counted and they are too few, the lock is
+   released and more are reserved.
+3. Everything is decided against the state that is read under the lock: the plan is supported,
+   stored rows obey the new rules. A refusal up to here has changed nothing.
+4. A table that the branch inherits is forked before it is rewritten; what the branch inherits and
+   drops gets a tombstone. No lineage of another branch is written to.
+5. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
    commit under one intent record. Tables that were read or rewritten must not have moved meanwhile.
-4. The schema files are derived from the manifest after the publish, here and at every open.
-5. Hard drops purge old versions last, after the publish; what cannot be purged is a warning.
+6. The schema files are derived from the manifest of `main` after the publish, here and at every
+   open.
+7. Hard drops purge old versions last, after the lock is released; what cannot be purged is a
+   warning, and what others still need is listed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
-from omnigraph.errors import ConflictError, OmnigraphError
+from omnigraph.dataclass import dataclass
+from omnigraph.errors import ConflictError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Registration, Repository
 from omnigraph.manifest.catalogs import catalog_of
-from omnigraph.manifest.errors import SchemaApplyInProgressError
+from omnigraph.manifest.errors import BranchGoneError, SchemaApplyInProgressError
 from omnigraph.manifest.forks import write_base
 from omnigraph.manifest.genesis import accepted_schema
-from omnigraph.manifest.layout import MAIN_INCARNATION, dataset_location
+from omnigraph.manifest.layout import Incarnation, dataset_location
 from omnigraph.manifest.locks.branch_lock import BranchLock
 from omnigraph.manifest.schema_files import refresh_schema_files
 from omnigraph.manifest.snapshot import open_entry
@@ -50,7 +59,6 @@ from omnigraph.schema.migration.steps import (
     DropProperty,
     DropType,
 )
-from omnigraph.store.records import CleanupRequest
 from omnigraph.write.commit.committer import Committer
 from omnigraph.write.commit.job import TableWrite, WriteJob
 from omnigraph.write.rules.stored_checks import StoredTable, check_stored_rows, validated_steps
@@ -58,6 +66,8 @@ from omnigraph.write.stage.rewrite_table import TableChange
 
 OPERATION: Final = "schema_apply"
 """The operation of the commits that change a schema."""
+_RESERVATIONS_MAX: Final = 10
+"""How often the schema of a branch may change between counting what is new and taking its lock."""
 _log = logging.getLogger(__name__)
 
 
@@ -69,117 +79,208 @@ class SchemaApplyRunningError(ConflictError):
     template = "schema apply is already in progress"
 
 
-class BranchesInTheWayError(ConflictError):
-    """A schema change needs a graph with no branch but `main`; nothing was changed."""
+class SchemaMovingError(ConflictError):
+    """Other schema changes of the branch were faster each time; nothing was changed."""
 
-    code = "OG-SCHEMA-APPLY-BRANCHES"
-    hint = "merge or delete these branches first"
-    branches: tuple[str, ...]
+    code = "OG-SCHEMA-APPLY-BUSY"
+    hint = "try again when the schema of the branch changes less often"
+    template = "the schema of branch {branch!r} changes too often to plan another change"
+    branch: str
 
-    def _message(self) -> str:
-        return (
-            "schema apply requires a graph with only main; found non-main branches:"
-            f" {', '.join(self.branches)}"
-        )
+
+@dataclass(frozen=True)
+class Dropped:
+    """A table that a hard drop concerns.
+
+    `before` is the entry that the change replaced; `after` the one that it has published, None for
+    a type that is gone.
+    """
+
+    table_key: str
+    before: Entry
+    after: Entry | None
+
+
+@dataclass(frozen=True)
+class StillNeeded:
+    """Who needs values that a hard drop would have purged: a branch, a tag or a running load."""
+
+    table_key: str
+    branch: str | None = None
+    tag: str | None = None
+    operation: str | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return `{type, branch}`, `{type, tag}` or `{type, operation}`."""
+        members = {"branch": self.branch, "tag": self.tag, "operation": self.operation}
+        return {
+            "type": self.table_key,
+            **{name: value for name, value in members.items() if value is not None},
+        }
+
+
+@dataclass(frozen=True)
+class Purged:
+    """What a purge has left, and for whom; `warnings` name the tables where it failed."""
+
+    kept_for: tuple[StillNeeded, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+Purge = Callable[[Incarnation, tuple[Dropped, ...]], Purged]
+"""Removes what hard drops of a branch have made unreachable; the caller holds no lock."""
 
 
 @dataclass(frozen=True)
 class SchemaApplied:
-    """What a schema apply has done; `warnings` name purges that failed."""
+    """What a schema apply has done.
+
+    `warnings` name purges that failed and stored queries that the branch no longer fits;
+    `kept_for` whoever still needs what a hard drop would have purged.
+    """
 
     plan: MigrationPlan
     applied: bool
     graph_manifest_version: int
     commit: GraphCommit | None = None
     warnings: tuple[str, ...] = ()
+    branch: str = MAIN
+    kept_for: tuple[StillNeeded, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """Return `{supported, applied, graph_manifest_version, steps}`."""
-        return {
+        """Return `{branch, supported, applied, graph_manifest_version, steps, kept_for?}`."""
+        shape: JsonObject = {
+            "branch": self.branch,
             "supported": self.plan.supported,
             "applied": self.applied,
             "graph_manifest_version": self.graph_manifest_version,
             "steps": self.plan.to_json()["steps"],
         }
+        if self.kept_for:
+            shape["kept_for"] = [kept.to_json() for kept in self.kept_for]
+        return shape
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What one call wants."""
+
+    desired: str | SourceText
+    allow_data_loss: bool
+    draft: CommitDraft
+    operation_id: str
+
+    def plan(self, state: ManifestState, free: range | None = None) -> PlannedSchema:
+        """Plan the way from the schema of a state, with the numbers that are reserved."""
+        return plan_schema(
+            self.desired,
+            accepted=read_ir(state.schema.ir),
+            allow_data_loss=self.allow_data_loss,
+            row_counts={key: entry.row_count for key, entry in state.entries.items()},
+            free=None if free is None else iter(free),
+        )
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What has become visible, and what is left to purge."""
+
+    applied: SchemaApplied
+    dropped: tuple[Dropped, ...] = ()
 
 
 class SchemaApply:
-    """Applies schemas to one graph."""
+    """Applies schemas to the branches of one graph."""
 
-    def __init__(self, repository: Repository, recovery: Recovery, committer: Committer) -> None:
+    def __init__(
+        self, repository: Repository, recovery: Recovery, committer: Committer, purge: Purge
+    ) -> None:
         self._repository = repository
         self._recovery = recovery
         self._committer = committer
+        self._purge = purge
         self._datasets = repository.store.datasets
 
     def apply(
         self,
         desired: str | SourceText,
         *,
+        branch: BranchName,
         allow_data_loss: bool = False,
         actor_id: str | None = None,
         message: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> SchemaApplied:
         """Make a desired schema the accepted one, and rewrite stored rows where that is needed."""
-        operation_id = self._repository.clock.ulid()
-        with self._main_lock(operation_id) as lock:
-            self._recovery.sweep_branch(BranchName(MAIN))
-            with self._schema_lock():
-                hit("schema_apply.locked")
-                self._require_only_main()
-                state = self._repository.reader.latest(MAIN_INCARNATION)
-                planned = _plan(desired, state, allow_data_loss=allow_data_loss)
-                planned.plan.raise_if_unsupported()
-                if not planned.plan.steps:
-                    return SchemaApplied(planned.plan, False, state.version)
-                draft = CommitDraft.new(
-                    self._repository.clock,
-                    OPERATION,
-                    actor_id,
-                    message=message,
-                    properties=properties,
+        clock = self._repository.clock
+        draft = CommitDraft.new(clock, OPERATION, actor_id, message=message, properties=properties)
+        asked = _Asked(desired, allow_data_loss, draft, clock.ulid())
+        incarnation = self._repository.branches.resolve(branch)
+        done = self._reserve_and_apply(asked, incarnation)
+        if not done.dropped:
+            return done.applied
+        purged = self._purge(incarnation, done.dropped)
+        return replace(done.applied, warnings=purged.warnings, kept_for=purged.kept_for)
+
+    def _reserve_and_apply(self, asked: _Asked, incarnation: Incarnation) -> _Done:
+        """Reserve numbers for what is new, and apply under the lock if they are enough there."""
+        try:
+            # Before numbers are reserved, which would wait for another change of `main`.
+            self._repository.branches.require_no_schema_apply(OPERATION, incarnation)
+        except SchemaApplyInProgressError as error:
+            raise SchemaApplyRunningError from error
+        reserved = range(0)
+        for _ in range(_RESERVATIONS_MAX):
+            state = self._repository.reader.latest(incarnation)
+            planned = asked.plan(state)
+            planned.plan.raise_if_unsupported()
+            if planned.numbers_given > len(reserved):
+                reserved = self._repository.identities.reserve(
+                    planned.numbers_given, above=int(state.schema.ir["next_identity_id"])
                 )
-                result = self._apply(planned, state, lock, operation_id, draft)
-        return result
+                hit("schema_apply.reserved")
+            done = self._apply_locked(asked, incarnation, reserved)
+            if done is not None:
+                return done
+        raise SchemaMovingError(incarnation.branch.text)
+
+    def _apply_locked(
+        self, asked: _Asked, incarnation: Incarnation, reserved: range
+    ) -> _Done | None:
+        """Apply under the lock of the branch; None if more numbers are needed by now."""
+        with (
+            self._branch_lock(incarnation, asked.operation_id) as lock,
+            self._repository.branches.schema_marked(incarnation),
+        ):
+            hit("schema_apply.locked")
+            state = self._repository.reader.latest(incarnation)
+            if asked.plan(state).numbers_given > len(reserved):
+                return None
+            planned = asked.plan(state, reserved)
+            planned.plan.raise_if_unsupported()
+            if not planned.plan.steps:
+                unchanged = SchemaApplied(
+                    planned.plan, False, state.version, branch=incarnation.branch.text
+                )
+                return _Done(unchanged)
+            return self._apply(_Work(asked, incarnation, planned, state), lock)
 
     @contextmanager
-    def _main_lock(self, operation_id: str) -> Iterator[BranchLock]:
+    def _branch_lock(self, incarnation: Incarnation, operation_id: str) -> Iterator[BranchLock]:
+        branch = incarnation.branch
         try:
             with self._committer.branch_lock(
-                BranchName(MAIN), operation_id=operation_id, operation="schema apply"
+                branch, operation_id=operation_id, operation="schema apply"
             ) as lock:
+                if not self._repository.branches.is_alive(incarnation):
+                    raise BranchGoneError(incarnation.text)
+                self._recovery.sweep_branch(branch)
                 yield lock
         except SchemaApplyInProgressError as error:
             raise SchemaApplyRunningError from error
 
-    @contextmanager
-    def _schema_lock(self) -> Iterator[None]:
-        branches = self._repository.branches
-        branches.set_schema_lock()
-        try:
-            yield
-        finally:
-            try:
-                branches.clear_schema_lock()
-            except OmnigraphError as error:
-                # The next holder of the lock removes it.
-                _log.warning("the schema apply lock stays for now: %s", error)
-
-    def _require_only_main(self) -> None:
-        names = [str(name) for name in self._repository.branches.names() if not name.is_main]
-        if names:
-            raise BranchesInTheWayError(tuple(names))
-
-    def _apply(
-        self,
-        planned: PlannedSchema,
-        state: ManifestState,
-        lock: BranchLock,
-        operation_id: str,
-        draft: CommitDraft,
-    ) -> SchemaApplied:
-        tables = _tables(planned, state)
+    def _apply(self, work: _Work, lock: BranchLock) -> _Done:
+        planned, state, tables = work.planned, work.state, work.tables
         steps = validated_steps(planned.plan)
         checked = {step.table_key for step in steps if step.table_key is not None}
         check_stored_rows(
@@ -191,100 +292,75 @@ class SchemaApply:
             },
         )
         reads = {key: state.entries[key] for key in checked | _rekeyed_edges(planned.plan)}
-        job = self._job(operation_id, draft, tables, state.head.schema_hash, reads)
-        job = replace(job, schema=accepted_schema(planned.desired))
-        published = self._committer.commit_locked(job, lock)
+        published = self._committer.commit_locked(self._job(work, reads), lock)
         hit("schema_apply.published")
-        refresh_schema_files(
-            self._repository.store.objects,
-            accepted_schema(planned.desired),
-            previous=state.schema,
-        )
-        warnings = self._purge(planned.plan, tables, published.entries)
+        if work.incarnation.is_main:
+            refresh_schema_files(
+                self._repository.store.objects,
+                accepted_schema(planned.desired),
+                previous=state.schema,
+            )
         self._committer.record(published)
-        return SchemaApplied(
-            planned.plan, True, published.manifest_version, published.commit, warnings
+        applied = SchemaApplied(
+            planned.plan,
+            True,
+            published.manifest_version,
+            published.commit,
+            branch=work.incarnation.branch.text,
         )
+        return _Done(applied, tuple(_hard_drops(planned.plan, tables, published.entries)))
 
     # -- the job ----------------------------------------------------------------------------------
 
-    def _job(
-        self,
-        operation_id: str,
-        draft: CommitDraft,
-        tables: _Tables,
-        schema_hash: str,
-        reads: Mapping[str, Entry],
-    ) -> WriteJob:
+    def _job(self, work: _Work, reads: Mapping[str, Entry]) -> WriteJob:
+        tables = work.tables
         changed = tables.changed.values()
-        created = [self._created(each, operation_id) for each in tables.added]
-        rewritten = [self._rewritten(c, operation_id) for c in changed if c.is_rewritten]
+        created = [self._created(each, work) for each in tables.added]
+        rewritten = [self._rewritten(each, work) for each in changed if each.is_rewritten]
         adopted = [_renamed(change) for change in changed if change.is_renamed_only]
         moved = {change.entry.table_key for change in changed if change.is_moved}
         return WriteJob(
             kind=WriterKind.SCHEMA_APPLY,
-            incarnation=MAIN_INCARNATION,
-            operation_id=operation_id,
-            draft=draft,
-            schema_hash=schema_hash,
+            incarnation=work.incarnation,
+            operation_id=work.asked.operation_id,
+            draft=work.asked.draft,
+            schema_hash=work.state.head.schema_hash,
             tables=(*created, *rewritten),
             reads={key: entry for key, entry in reads.items() if key not in moved},
             registrations=(
-                *(_registration(t, w.location) for t, w in zip(tables.added, created, strict=True)),
-                *(_registration(c.desired, c.entry.location) for c in changed if c.is_renamed),
+                *(
+                    Registration.of(t, w.location)
+                    for t, w in zip(tables.added, created, strict=True)
+                ),
+                *(Registration.of(c.desired, c.entry.location) for c in changed if c.is_renamed),
             ),
             tombstones=tuple(sorted(tables.removed_keys)),
             adopted=tuple(adopted),
+            schema=accepted_schema(work.planned.desired),
         )
 
-    def _created(self, added: EntityType, operation_id: str) -> TableWrite:
-        location = dataset_location(*TableKey(added.table_key).parts, operation_id)
+    def _created(self, added: EntityType, work: _Work) -> TableWrite:
+        location = dataset_location(*TableKey(added.table_key).parts, work.asked.operation_id)
         staged = self._datasets.stage_create(location, added.arrow_schema)
-        return TableWrite(added.table_key, (staged,), row_count=0, location=location)
+        return TableWrite(
+            added.table_key,
+            (staged,),
+            row_count=0,
+            location=location,
+            owner_branch=work.incarnation.text,
+        )
 
-    def _rewritten(self, change: TableChange, operation_id: str) -> TableWrite:
-        base = write_base(self._datasets, MAIN_INCARNATION, change.entry, operation_id=operation_id)
-        staged = change.stage(self._datasets, base.base)
+    def _rewritten(self, change: TableChange, work: _Work) -> TableWrite:
+        base = write_base(
+            self._datasets,
+            work.incarnation,
+            change.entry,
+            operation_id=work.asked.operation_id,
+        )
+        with base.staging(self._datasets):
+            staged = change.stage(self._datasets, base.base)
         return TableWrite(
             change.desired.table_key, (staged,), row_count=change.entry.row_count, base=base
-        )
-
-    # -- hard drops -------------------------------------------------------------------------------
-
-    def _purge(
-        self, plan: MigrationPlan, tables: _Tables, published: Mapping[str, Entry]
-    ) -> tuple[str, ...]:
-        """Remove what hard drops have made unreachable; return what could not be removed."""
-        warnings = []
-        for step in plan.steps:
-            if not isinstance(step, DropType | DropProperty) or step.mode != "hard":
-                continue
-            key = step.table_key
-            if key is None:
-                continue
-            try:
-                if isinstance(step, DropType):
-                    self._purge_type(tables.dropped[key])
-                else:
-                    self._purge_versions(published[tables.changed[key].desired.table_key])
-            except OmnigraphError as error:
-                _log.warning("old versions of %s were not purged: %s", key, error)
-                warnings.append(f"old versions of {key} were not purged: {error}")
-        return tuple(warnings)
-
-    def _purge_type(self, entry: Entry) -> None:
-        """Empty a dropped dataset. Older snapshots then miss a version, not a whole dataset."""
-        handle = open_entry(self._datasets, entry)
-        staged = self._datasets.stage_overwrite(handle.at, handle.schema)
-        self._datasets.commit_staged(staged)
-        self._purge_versions(entry)
-
-    def _purge_versions(self, entry: Entry) -> None:
-        self._datasets.cleanup(
-            entry.location,
-            CleanupRequest(keep_versions=1),
-            branch=entry.table_branch,
-            preview=False,
         )
 
 
@@ -307,15 +383,36 @@ class _Tables:
         return frozenset({*self.changed, *self.dropped} - remaining)
 
 
-def _plan(
-    desired: str | SourceText, state: ManifestState, *, allow_data_loss: bool
-) -> PlannedSchema:
-    return plan_schema(
-        desired,
-        accepted=read_ir(state.schema.ir),
-        allow_data_loss=allow_data_loss,
-        row_counts={key: entry.row_count for key, entry in state.entries.items()},
-    )
+@dataclass(frozen=True)
+class _Work:
+    """One change on its way, planned against the state that was read under the lock."""
+
+    asked: _Asked
+    incarnation: Incarnation
+    planned: PlannedSchema
+    state: ManifestState
+
+    @cached_property
+    def tables(self) -> _Tables:
+        """What the plan means for tables."""
+        return _tables(self.planned, self.state)
+
+
+def _hard_drops(
+    plan: MigrationPlan, tables: _Tables, published: Mapping[str, Entry]
+) -> Iterator[Dropped]:
+    """Yield every table of which a hard drop removes something, once."""
+    keys = {
+        step.table_key
+        for step in plan.steps
+        if isinstance(step, DropType | DropProperty) and step.mode == "hard"
+    }
+    for key in sorted(key for key in keys if key is not None):
+        if key in tables.dropped:
+            yield Dropped(key, tables.dropped[key], None)
+        else:
+            change = tables.changed[key]
+            yield Dropped(key, change.entry, published[change.desired.table_key])
 
 
 def _rekeyed_edges(plan: MigrationPlan) -> frozenset[str]:
@@ -330,11 +427,21 @@ def _rekeyed_edges(plan: MigrationPlan) -> frozenset[str]:
 
 def _tables(planned: PlannedSchema, state: ManifestState) -> _Tables:
     accepted = catalog_of(state.schema)
+    forgetting = {
+        step.table_key
+        for step in planned.plan.steps
+        if isinstance(step, DropProperty) and step.mode == "hard"
+    }
     before = {declared.type_id: declared for declared in _types(accepted)}
     after = {declared.type_id: declared for declared in _types(planned.desired.catalog)}
     return _Tables(
         changed={
-            known.table_key: TableChange(known, after[number], state.entries[known.table_key])
+            known.table_key: TableChange(
+                known,
+                after[number],
+                state.entries[known.table_key],
+                forgets=known.table_key in forgetting,
+            )
             for number, known in before.items()
             if number in after
         },
@@ -353,11 +460,3 @@ def _types(catalog: Catalog) -> tuple[EntityType, ...]:
 
 def _renamed(change: TableChange) -> Adoption:
     return Adoption(change.entry, replace(change.entry, table_key=change.desired.table_key))
-
-
-def _registration(declared: EntityType, location: str) -> Registration:
-    if declared.type_id is None or declared.table_incarnation_id is None:
-        raise ValueError(f"{declared.table_key} has no identity")
-    return Registration(
-        declared.table_key, location, declared.type_id, declared.table_incarnation_id
-    )

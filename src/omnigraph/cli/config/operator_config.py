@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar, cast
 
@@ -20,6 +20,7 @@ from omnigraph.cli.output.formats import (
     CellLayout,
     ReadFormat,
 )
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 
 ScopeKind: TypeAlias = Literal["server", "cluster", "store"]

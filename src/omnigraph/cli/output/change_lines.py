@@ -6,7 +6,7 @@ dates, and the size of what is too long to read. What the schema does not know i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,6 +71,12 @@ class ChangeText:
                 yield f"  - {name}: {_shown(old, name, kind)}"
             elif old.get(name, ABSENT) != new.get(name, ABSENT):
                 yield f"  {name}: {_shown(old, name, kind)} -> {_shown(new, name, kind)}"
+
+
+def step_lines(steps: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each step by which the schema changed."""
+    for step in steps:
+        yield f"schema: {on_one_line(str(step.get('text', step['kind'])))}"
 
 
 def _ends(change: Mapping[str, Any]) -> str:

@@ -17,10 +17,10 @@ terminal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from omnigraph.cli.output.json_writer import json_text
+from omnigraph.dataclass import dataclass
 from omnigraph.texts import on_one_line
 
 ReadFormat: TypeAlias = Literal["table", "kv", "csv", "jsonl", "json"]

@@ -80,7 +80,7 @@ class ShellSession:
     @property
     def words(self) -> list[str]:
         """What may be completed: keywords, types, properties and edges of the schema."""
-        catalog = self._graph.catalog()
+        catalog = self._graph.catalog(branch=self.branch)
         nodes, edges = catalog.node_types, catalog.edge_types
         names = {*nodes, *edges, *(_as_hop(edge) for edge in edges)}
         names |= {name for node in nodes.values() for name in node.properties}
@@ -154,7 +154,7 @@ class ShellSession:
             "help": lambda _: _HELP.splitlines(),
             "log": self._log,
             "quit": self._quit,
-            "schema": lambda _: self._graph.schema_source().splitlines(),
+            "schema": lambda _: self._graph.schema_source(branch=self.branch).splitlines(),
             "types": self._types,
         }
 

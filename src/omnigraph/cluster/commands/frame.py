@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -42,9 +42,14 @@ class Workplace:
     clock: Clock
 
 
-def open_workplace(storage: str, clock: Clock | None = None) -> Workplace:
+def open_workplace(
+    storage: str,
+    clock: Clock | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> Workplace:
     """Open the storage of a cluster; creates nothing."""
-    root = open_root(storage)
+    root = open_root(storage, storage_options)
     return Workplace(root, EngineGraphs(root), clock or SystemClock())
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.cluster.diagnostics import DiagnosedError, error
@@ -20,6 +21,8 @@ class StorageRoot:
 
     root: Root
     objects: ObjectStore
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
+    """Settings of the storage, for the graphs too; those of the environment are the default."""
 
     @property
     def uri(self) -> str:
@@ -44,11 +47,12 @@ def graph_path(graph_id: str) -> str:
     return f"graphs/{graph_id}.omni"
 
 
-def open_root(storage: str) -> StorageRoot:
+def open_root(storage: str, storage_options: Mapping[str, str] | None = None) -> StorageRoot:
     """Open a storage root; creates nothing."""
     try:
         root = parse_root(storage)
         flusher = flusher_for(root.local_path() if root.is_local else None, "full")
-        return StorageRoot(root, open_objects(StoreSettings(root), flusher))
+        settings = StoreSettings(root, dict(storage_options or {}))
+        return StorageRoot(root, open_objects(settings, flusher), storage_options)
     except OmnigraphError as problem:
         raise DiagnosedError(error("storage_root_invalid", storage, str(problem))) from problem

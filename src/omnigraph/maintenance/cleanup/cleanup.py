@@ -14,20 +14,12 @@ and stops nothing else. Without confirmation everything is only counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
+from omnigraph.maintenance.cleanup.locks import all_branches_locked
 from omnigraph.maintenance.cleanup.needed import CleanupPolicy
-from omnigraph.maintenance.cleanup.planner import (
-    LOOKS_MAX,
-    BranchesMovingError,
-    CleanupPlanner,
-    stored_datasets,
-)
+from omnigraph.maintenance.cleanup.planner import CleanupPlanner, stored_datasets
 from omnigraph.maintenance.cleanup.remover import Remover
 from omnigraph.maintenance.cleanup.report import CleanupResult
 from omnigraph.manifest import Repository
-from omnigraph.manifest.locks.branch_lock import take_all
 from omnigraph.recovery import Recovery
 from omnigraph.write.stage.staging_record import StagingRecords
 
@@ -46,7 +38,7 @@ class Cleanup:
 
     def run(self, policy: CleanupPolicy, *, confirm: bool = False) -> CleanupResult:
         """Remove old versions and leftovers, or only count them without `confirm`."""
-        self._repository.branches.require_no_schema_apply("cleanup")
+        self._repository.branches.require_no_schema_applies("cleanup")
         if confirm:
             self._recovery.drop_torn_branches()
             self._remove_torn_refs()
@@ -56,7 +48,7 @@ class Cleanup:
         remover.remove_manifest_versions()
         locations = remover.with_leftovers()
         if confirm and locations:
-            with self._writers_kept_out():
+            with all_branches_locked(self._repository):
                 # A writer that has the lock by now has named its files; any other prepares again.
                 remover.follow(self._planner.plan(policy, now))
                 remover.remove_leftovers(locations)
@@ -71,23 +63,3 @@ class Cleanup:
         for location in stored_datasets(objects):
             for path in self._repository.store.datasets.torn_refs(location):
                 objects.delete(path)
-
-    @contextmanager
-    def _writers_kept_out(self) -> Iterator[None]:
-        """Hold the locks of all branches.
-
-        A writer checks under the lock of its branch that its files exist, and holds the lock until
-        they are named. So one that has only prepared notices that they are gone, and prepares
-        again.
-        """
-        branches = self._repository.branches
-        for _ in range(LOOKS_MAX):
-            names = branches.names()
-            operation_id = self._repository.clock.ulid()
-            with take_all(self._repository.branch_locks, names, operation_id=operation_id):
-                # A branch is created under the lock of its source: while all are held, none
-                # appears.
-                if branches.names() == names:
-                    yield
-                    return
-        raise BranchesMovingError

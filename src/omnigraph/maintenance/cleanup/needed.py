@@ -21,10 +21,11 @@ import sys
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from omnigraph.clock import CROCKFORD
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import Entry
 from omnigraph.store.records import VersionInfo
@@ -105,8 +106,12 @@ class CleanupPolicy:
         """
         if until is None or now - until < self.orphan_age_s * 1_000_000:
             return True
+        return self.keeps_by_itself(rank, until, now)
+
+    def keeps_by_itself(self, rank: int, since: int, now: int) -> bool:
+        """Whether the number or the age of a version keeps it, whoever may be about to use it."""
         by_count = self.keep_versions is not None and rank < self.keep_versions
-        by_age = self.older_than_s is not None and now - until < self.older_than_s * 1_000_000
+        by_age = self.older_than_s is not None and now - since < self.older_than_s * 1_000_000
         return by_count or by_age
 
 
@@ -251,3 +256,18 @@ def removable_manifest_versions(
             rank += 1
             replaced_at = max(info.created_us, committed_at[info.version])
     return tuple(sorted(going))
+
+
+def removable_derived_versions(
+    stored: Iterable[VersionInfo], *, policy: CleanupPolicy, now: int
+) -> tuple[int, ...]:
+    """Return the versions of a derived table that go; no snapshot needs one, but the newest stays.
+
+    Their age is the time since they were made.
+    """
+    newest_first = sorted(stored, key=lambda info: info.version, reverse=True)
+    return tuple(
+        info.version
+        for rank, info in enumerate(newest_first)
+        if rank and not policy.keeps_by_itself(rank, info.created_us, now)
+    )

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from omnigraph.maintenance.cleanup.leftovers import Leftovers
-from omnigraph.maintenance.cleanup.needed import CleanupPolicy, removable
+from omnigraph.maintenance.cleanup.needed import (
+    CleanupPolicy,
+    removable,
+    removable_derived_versions,
+)
 from omnigraph.maintenance.cleanup.planner import CleanupPlan, stored_datasets
 from omnigraph.maintenance.cleanup.report import TEMPORARY_FILES, DatasetCleanup, reporting
 from omnigraph.manifest import Repository
@@ -132,12 +136,14 @@ class Remover:
         location = report.type_key
         if not self._confirm or not self._datasets.exists(location):
             return
-        request = CleanupRequest(
-            keep_versions=self._policy.keep_versions, older_than_s=self._policy.older_than_s
+        going = removable_derived_versions(
+            self._datasets.versions(location), policy=self._policy, now=self._now
         )
-        due = self._datasets.cleanup(location, request, preview=True)
+        if not going:
+            return
+        request = CleanupRequest(versions=going)
         removed = self._datasets.cleanup(location, request, preview=False)
-        if removed.versions_removed < due.versions_removed:
+        if removed.versions_removed < len(going):
             self._require_changeable(location)
 
     def _remove_topologies(self, report: DatasetCleanup) -> None:

@@ -21,10 +21,10 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import ConflictError
 from omnigraph.names import BranchName
 

@@ -10,13 +10,13 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 import orjson
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.manifest.locks.branch_lock import (
     WAIT_MAX_S,

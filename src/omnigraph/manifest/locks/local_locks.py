@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.locks.branch_lock import (
     WAIT_MAX_S,
     BranchLock,

@@ -5,8 +5,7 @@ Variables have their spelling of the plan; each wildcard has one of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.dataclass import dataclass
 from omnigraph.query.plan.plan import Expand, Predicate, ReadPlan
 
 

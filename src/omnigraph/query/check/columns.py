@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.dataclass import dataclass
 from omnigraph.query.check.expr import (
     bare_node,
     constant_of,

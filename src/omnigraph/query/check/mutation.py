@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.check.assignment import assigned_value, default_value
 from omnigraph.query.check.cast import are_compatible
 from omnigraph.query.check.expr import constant_of, required_parameter

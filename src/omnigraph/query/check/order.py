@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.dataclass import dataclass
 from omnigraph.query.check.columns import CheckedColumn, report_rrf_without_limit
 from omnigraph.query.check.expr import entity_id, property_of, report_unbound
 from omnigraph.query.check.scope import Context, Scope, suggestion

@@ -7,9 +7,9 @@ in what an operand can be, which is passed in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.check.cast import are_compatible, choices_cast_to, constant_cast_to, item_type
 from omnigraph.query.check.enums import operands_fit_enum
 from omnigraph.query.check.scope import Context

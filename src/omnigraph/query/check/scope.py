@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import nearest_name
 from omnigraph.query.language.tree import Parameter
 from omnigraph.query.plan.plan import EntityKind, EnumUse

@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.language.build import QUERY_BUILDER, Draft, Problem
 from omnigraph.query.language.codes import QUERY_LETTER
-from omnigraph.query.language.syntax_hints import FUNCTIONS, explain
+from omnigraph.query.language.functions import FUNCTIONS
 from omnigraph.query.language.textcheck import draft_problems, number_problems
 from omnigraph.query.language.tree import QueryDecl, QueryFile
+from omnigraph.query.late import syntax_hints
 from omnigraph.syntax import Diagnostic, Phase, SourceError, SourceText, Span
 from omnigraph.syntax.grammar import Grammar, decode_source
 
@@ -104,7 +106,9 @@ def _parse(source: SourceText) -> TolerantQueries:
     if not parsed.diagnostics and not numbers and not any(found for _, found in problems):
         queries = tuple(draft.declaration for draft in parsed.declarations)
         return TolerantQueries(QueryFile(source, queries), ())
-    unread = [explain(diagnostic) for diagnostic in _without_consequences(parsed.diagnostics)]
+    unread = [
+        syntax_hints.explain(diagnostic) for diagnostic in _without_consequences(parsed.diagnostics)
+    ]
     starts = {diagnostic.span.start for diagnostic in unread}
     found = [
         *unread,

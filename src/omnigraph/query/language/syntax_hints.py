@@ -13,12 +13,8 @@ from typing import Final
 
 from omnigraph.names import nearest_name
 from omnigraph.query.language import codes
+from omnigraph.query.language.functions import FUNCTIONS
 from omnigraph.syntax import Diagnostic
-
-FUNCTIONS: Final = (
-    *("avg", "bm25", "count", "date", "datetime", "fuzzy", "match_text"),
-    *("max", "min", "nearest", "now", "rrf", "search", "sum"),
-)
 
 _LOOK_BACK: Final = 400
 _LOOK_AHEAD: Final = 80

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from omnigraph.dataclass import dataclass
 from omnigraph.syntax import SourceText, Span
 from omnigraph.values import PropType
 

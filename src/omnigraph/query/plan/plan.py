@@ -26,9 +26,9 @@ Facts that hold for every plan:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, Self
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.language.tree import Aggregate, Comparator, TextFunction
 from omnigraph.values import PropType, Scalar
 

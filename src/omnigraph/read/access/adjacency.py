@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.query.plan.plan import Direction, Expand
+from omnigraph.dataclass import dataclass
+from omnigraph.query.plan.plan import Direction
 from omnigraph.read.access.edge_probes import Edges, Probes
 from omnigraph.read.limits import Guard
 from omnigraph.read.row_table import Mask, Positions, RowIds, ascending_ids
 from omnigraph.search.topology import traverse
 from omnigraph.search.topology.csr import build_csr
 from omnigraph.search.topology.row_numbers import Numbering, numbering_of
-from omnigraph.search.topology.topology import Topology
+from omnigraph.search.topology.topology import AnyTopology, OverlaidTopology, Topology
 
 AccessPath: TypeAlias = Literal["indexed", "scan", "topology"]
 LoopEnd: TypeAlias = Literal["target", "source"]
@@ -131,7 +131,7 @@ class Hops(ABC):
 
 
 def _row_ids(numbering: Numbering, dense: npt.NDArray[np.signedinteger]) -> RowIds:
-    if numbering.listed is None:
+    if numbering.listed is None and numbering.is_plain:
         wide = dense.astype(np.int64, copy=False)
         return wide + numbering.first if numbering.first else wide
     return numbering.row_ids(dense).astype(np.int64)
@@ -144,10 +144,21 @@ def _row_ids(numbering: Numbering, dense: npt.NDArray[np.signedinteger]) -> RowI
 class TopologyHops(Hops):
     """Hops over a topology."""
 
-    topology: Topology
+    known: AnyTopology
+    """May have gaps in its numbering; nodes and edges are named by row id where that matters."""
     direction: Direction
     guard: Guard
+    fold: Callable[[OverlaidTopology], Topology]
+    """Makes a topology without gaps and overlay from one with them."""
     path: AccessPath = "topology"
+
+    @property
+    def topology(self) -> Topology:
+        """The topology as plain arrays, in which dense ids are positions among the live rows.
+
+        Costs a copy of them right after a write.
+        """
+        return self.known if isinstance(self.known, Topology) else self.fold(self.known)
 
     def view(
         self,
@@ -157,53 +168,9 @@ class TopologyHops(Hops):
         with_records: bool = False,  # noqa: ARG002 - as above
     ) -> View:
         """Return the whole topology."""
-        sources, targets = self.topology.ends(self.direction)
-        adjacency = self.topology.adjacency(self.direction)
-        return View(adjacency, sources, targets, self.topology.edges)
-
-    # -- counting: only where the adjacency is in memory ----------------------------------------
-
-    @property
-    def has_single_steps(self) -> bool:
-        """Whether a node never leads to the same neighbour twice, so that steps are neighbours."""
-        return not self.topology.adjacency(self.direction).has_parallel
-
-    @property
-    def target_count(self) -> int:
-        """How many nodes can be reached."""
-        return self.topology.adjacency(self.direction).target_count
-
-    def counts(self, nodes: RowIds, expand: Expand) -> npt.NDArray[np.int64]:
-        """Count the nodes that each start reaches."""
-        sources, _ = self.topology.ends(self.direction)
-        adjacency = self.topology.adjacency(self.direction)
-        starts = sources.positions(nodes)
-        if expand.max == 1 or not adjacency.same_type:
-            return traverse.degrees(adjacency, starts).astype(np.int64)
-        found = [
-            traverse.reach_count(
-                adjacency,
-                start,
-                min_hops=expand.min,
-                max_hops=expand.max,
-                loop_end="source" if expand.is_reversed else "target",
-                guard=self.guard,
-            )
-            for start in starts
-        ]
-        return np.array(found, np.int64)
-
-    def sums(
-        self, nodes: RowIds, weights: npt.NDArray[np.signedinteger[Any]] | Mask
-    ) -> npt.NDArray[np.int64]:
-        """Add up, for each start, the weights of its neighbours; `weights` is by dense id."""
-        sources, _ = self.topology.ends(self.direction)
-        return traverse.weight_sums(
-            self.topology.adjacency(self.direction),
-            sources.positions(nodes),
-            weights,
-            guard=self.guard,
-        )
+        sources, targets = self.known.ends(self.direction)
+        adjacency = self.known.adjacency(self.direction)
+        return View(adjacency, sources, targets, self.known.edges)
 
 
 # -- dataset ------------------------------------------------------------------------------------

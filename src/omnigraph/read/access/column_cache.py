@@ -1,37 +1,48 @@
 """Columns that stay in memory between queries, by published version of their dataset.
 
-1. A published version never changes, so a cached column of it is valid for ever. A new version
-   starts with nothing. Of one lineage only the `RECENT_VERSIONS_MAX` versions that were used last
-   keep their columns.
+1. A published version never changes, so a cached column of it is valid for ever. Another version
+   uses it through a layer of the rows that differ (`omnigraph.read.access.layers`). Of one lineage
+   only the `RECENT_VERSIONS_MAX` versions that were used last keep their columns; using a layer
+   uses its base.
 2. A column is cached in up to three forms: its values, their codes for grouping, and a
    `TextLookup` for `property = text`. Values are cached when a query has read all of them anyway.
-   Values and look-ups are also read as a whole once a column has been used several times.
+   Values and look-ups are also read as a whole once a column has been used several times, in one
+   version or in several of a lineage.
 3. Vectors, lists and blobs are never cached.
 4. Memory is bounded by bytes, least recently used first: a third of it is for look-ups, the rest
    for values and codes, none of which may take more than a quarter of that rest.
-5. Everything here is derived: losing it costs time only.
+5. Layers take memory of the same bound. One of many rows is folded into columns of its own version
+   in the background.
+6. Where a folder for them is named, large columns and look-ups are mapped from files, which other
+   processes map too (`omnigraph.read.access.column_files`).
+7. Everything here is derived: losing it costs time only.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from omnigraph.cache import RECENT_VERSIONS_MAX, BoundedCache, BoundedCounter
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.rows import Entry
+from omnigraph.read.access.column_files import ColumnFiles
+from omnigraph.read.access.layers import Layer, RowPositions
 from omnigraph.read.access.text_lookup import TextLookup
 from omnigraph.read.access.value_codes import Coded, coded
-from omnigraph.read.row_table import NULL, RowIds
+from omnigraph.read.row_table import RowIds
+from omnigraph.schema import Catalog
+from omnigraph.search.table_state import TableState
+from omnigraph.store.background import Background, InThreads
 from omnigraph.store.records import DatasetVersion
 
 _V = TypeVar("_V")
+
+Form: TypeAlias = Literal["rows", "values", "codes", "lookup"]
 
 MEMORY_MIB: Final = "OMNIGRAPH_READ_COLUMNS_MIB"
 MEMORY_MIB_DEFAULT: Final = 768
@@ -42,6 +53,14 @@ _ROWS_MAX: Final = 16_000_000
 _LOOKUP_ROWS_MAX: Final = 4_000_000
 _COUNTERS_MAX: Final = 4_096
 _LOOKUP_SHARE: Final = 3
+_LAYER_SHARE: Final = 16
+_FILES_SHARE: Final = 2
+"""Files of a folder may take so many times the memory: processes may read different columns."""
+_LAYERS_MAX: Final = 1_024
+_LAYER_BYTES: Final = 256
+_LAYERS_PER_FOLD: Final = 64
+_VERSION_FRAGMENTS_MAX: Final = 1 << 17
+"""How many fragments all known versions may have together; one takes a few hundred bytes."""
 _COLUMN_SHARES_MIN: Final = 4
 _BYTES_PER_MIB: Final = 1 << 20
 
@@ -70,77 +89,66 @@ def column_memory(environment: Mapping[str, str] = os.environ) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class RowPositions:
-    """The row ids of one dataset version, ascending: the position of each row in cached columns."""
+class Version:
+    """What a version of which something is cached is made of."""
 
-    row_ids: RowIds
+    state: TableState
+    catalog: Catalog
+    schema_hash: str = ""
 
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return len(self.row_ids)
+    def parts(self, form: Form, column: str = "") -> tuple[str, ...]:
+        """Return what something that is cached of a column was made from."""
+        at = self.state.at
+        made_from = (self.state.key, str(at.branch), str(at.version), self.schema_hash)
+        return (*made_from, form, column)
 
-    @cached_property
-    def _is_dense(self) -> bool:
-        return self.count > 0 and int(self.row_ids[-1] - self.row_ids[0]) == self.count - 1
 
-    def positions(self, row_ids: RowIds) -> RowIds | None:
-        """Return where rows are, in any order and `NULL` for `NULL`; None if one is unknown."""
-        if row_ids is self.row_ids or not len(row_ids):
-            return np.arange(len(row_ids), dtype=np.int64)
-        if not self.count:
-            return None
-        if len(row_ids) == 1:
-            return self._position(row_ids)
-        is_null = row_ids == NULL
-        has_null = bool(is_null.any())
-        if self._is_dense:
-            found = row_ids - self.row_ids[0]
-            is_known = (found >= 0) & (found < self.count)
-        else:
-            found = np.searchsorted(self.row_ids, row_ids)
-            found[found == self.count] = 0
-            is_known = self.row_ids[found] == row_ids
-        if has_null:
-            found = np.where(is_null, NULL, found)
-            is_known |= is_null
-        return found if bool(is_known.all()) else None
-
-    def _position(self, row_ids: RowIds) -> RowIds | None:
-        """Return where one row is: less work than for many, and the most common case."""
-        if row_ids[0] == NULL:
-            return row_ids
-        found = self.row_ids.searchsorted(row_ids)
-        at = int(found[0])
-        return found if at < self.count and self.row_ids[at] == row_ids[0] else None
+class NoLayer:
+    """There can be no layer of a version over another one."""
 
 
 class _Key(NamedTuple):
     """What a cached value was made from."""
 
     at: DatasetVersion
-    form: Literal["rows", "values", "codes", "lookup"]
+    form: Form
     column: str = ""
 
 
 class ColumnCache:
     """The cached columns of one graph. Safe to share between threads."""
 
-    def __init__(self, *, bytes_max: int | None = None, uses_min: int = USES_MIN) -> None:
+    def __init__(
+        self,
+        *,
+        bytes_max: int | None = None,
+        uses_min: int = USES_MIN,
+        background: Background | None = None,
+        files: ColumnFiles | None = None,
+    ) -> None:
         total = column_memory() if bytes_max is None else bytes_max
+        self._files = files or ColumnFiles.of(os.environ, _FILES_SHARE * total)
         self._uses_min = uses_min
         self._lookup_bytes_max = total // _LOOKUP_SHARE
-        self._column_bytes_max = total - self._lookup_bytes_max
+        layer_bytes_max = total // _LAYER_SHARE
+        self._column_bytes_max = total - self._lookup_bytes_max - layer_bytes_max
         self._columns: BoundedCache[pa.Array | RowPositions | Coded] = BoundedCache(
             self._column_bytes_max, shares_min=_COLUMN_SHARES_MIN
         )
         self._lookups: BoundedCache[TextLookup] = BoundedCache(self._lookup_bytes_max)
+        self._layers: BoundedCache[Layer | NoLayer] = BoundedCache(
+            layer_bytes_max, entries_max=_LAYERS_MAX
+        )
+        self._latest: BoundedCache[DatasetVersion] = BoundedCache(_LAYERS_MAX)
+        self._versions: BoundedCache[Version] = BoundedCache(_VERSION_FRAGMENTS_MAX)
         self._uses = BoundedCounter(_COUNTERS_MAX)
+        self._folds = BoundedCounter(_COUNTERS_MAX)
+        self.background = background or InThreads(1, "omnigraph-columns")
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything that is cached."""
-        return self._columns.size + self._lookups.size
+        return self._columns.size + self._lookups.size + self._layers.size
 
     @property
     def has_lookups(self) -> bool:
@@ -177,34 +185,191 @@ class ColumnCache:
         """Count a fetch of some columns; return whether to read all of them as a whole now."""
         if not self._column_bytes_max or entry.row_count > _ROWS_MAX:
             return False
-        return self._is_read_due(min([self._uses.add((entry.at, name)) for name in names]))
+        lineage = entry.at.lineage
+        return self._is_read_due(min([self._uses.add((lineage, name)) for name in names]))
 
     def is_lookup_due(self, entry: Entry, name: str) -> bool:
         """Count a look-up in a column; return whether to read it as a whole now."""
         if not self.has_lookups or entry.row_count > _LOOKUP_ROWS_MAX:
             return False
-        return self._is_read_due(self._uses.add((entry.at, name, "lookup")))
+        return self._is_read_due(self._uses.add((entry.at.lineage, name, "lookup")))
 
     def _is_read_due(self, uses: float) -> bool:
         # Repeated rarely: a column that is too large to be cached must not be read at every use.
         return uses % _USES_PER_READ == self._uses_min
 
-    def keep(self, entry: Entry, row_ids: RowIds, columns: Mapping[str, pa.Array]) -> None:
-        """Cache whole columns of a dataset version, given by ascending row id."""
-        version = entry.at
+    def keep(
+        self,
+        entry: Entry,
+        row_ids: RowIds,
+        columns: Mapping[str, pa.Array],
+        version: Version | None = None,
+    ) -> None:
+        """Cache whole columns of a dataset version, given by ascending row id.
+
+        With `version` they can be the base of layers.
+        """
+        at = entry.at
         if self.row_positions(entry) is None:
             # All queries share it from now on, so it must not change.
             row_ids.setflags(write=False)
-            self._columns.put(_Key(version, "rows"), RowPositions(row_ids), row_ids.nbytes)
+            row_ids = self._shared_rows(row_ids, version)
+            self._columns.put(_Key(at, "rows"), RowPositions(row_ids), row_ids.nbytes)
         for name, column in columns.items():
             if not pa.types.is_nested(column.type) and self.column(entry, name) is None:
-                self._columns.put(_Key(version, "values", name), column, column.nbytes)
-        _keep_recent(self._columns, version)
+                values = self._shared(version, "values", name, {"values": column})["values"]
+                self._columns.put(_Key(at, "values", name), values, values.nbytes)
+        self._note(at, version)
+        _keep_recent(self._columns, at)
 
-    def keep_lookup(self, entry: Entry, name: str, lookup: TextLookup) -> None:
+    def keep_from_files(self, entry: Entry, names: Sequence[str], version: Version) -> bool:
+        """Cache whole columns that other processes have stored; return whether all are there."""
+        if self._files is None:
+            return False
+        rows = self._files.load(version.parts("rows"))
+        found = {name: self._files.load(version.parts("values", name)) for name in names}
+        if rows is None or any(arrays is None for arrays in found.values()):
+            return False
+        columns = {name: arrays["values"] for name, arrays in found.items() if arrays is not None}
+        self.keep(entry, rows["row_ids"].to_numpy(), columns, version)
+        return all(self.column(entry, name) is not None for name in names)
+
+    def lookup_from_file(self, entry: Entry, name: str, version: Version) -> TextLookup | None:
+        """Cache the look-up form of a column that another process has stored, and return it."""
+        if self._files is None:
+            return None
+        found = self._files.load(version.parts("lookup", name))
+        if found is None:
+            return None
+        lookup = _lookup(found)
+        self.keep_lookup(entry, name, lookup, version)
+        return lookup
+
+    def _shared(
+        self, version: Version | None, form: Form, name: str, arrays: Mapping[str, pa.Array]
+    ) -> Mapping[str, pa.Array]:
+        """Return arrays from a file that processes share, if there is a folder for them."""
+        if self._files is None or version is None:
+            return arrays
+        return self._files.shared(version.parts(form, name), arrays)
+
+    def _shared_rows(self, row_ids: RowIds, version: Version | None) -> RowIds:
+        if self._files is None:
+            return row_ids
+        arrays = self._shared(version, "rows", "", {"row_ids": pa.array(row_ids)})
+        found: RowIds = arrays["row_ids"].to_numpy()
+        return found
+
+    def keep_lookup(
+        self, entry: Entry, name: str, lookup: TextLookup, version: Version | None = None
+    ) -> None:
         """Cache the look-up form of a text column."""
+        if self._files is not None:
+            lookup = _lookup(self._shared(version, "lookup", name, _arrays(lookup)))
         self._lookups.put(_Key(entry.at, "lookup", name), lookup, lookup.nbytes)
+        self._note(entry.at, version)
         _keep_recent(self._lookups, entry.at)
+
+    def _note(self, at: DatasetVersion, version: Version | None) -> None:
+        if version is not None:
+            self._versions.put(at, version, 1 + len(version.state.fragments))
+
+    # -- layers ------------------------------------------------------------------------------------
+
+    def bases(
+        self, entry: Entry, form: Form, name: str = ""
+    ) -> list[tuple[DatasetVersion, Version]]:
+        """Return the other versions of which a column is cached, the most similar first."""
+        cache: BoundedCache[Any] = self._lookups if form == "lookup" else self._columns
+        at = entry.at
+        found = [
+            key.at
+            for key in cache.recent_keys()
+            if isinstance(key, _Key)
+            and key.form == form
+            and key.column == name
+            and key.at.location == at.location
+            and key.at != at
+        ]
+
+        def distance(one: DatasetVersion) -> tuple[bool, int]:
+            return one.lineage != at.lineage, abs(one.version - at.version)
+
+        versions = [(one, self._versions.get(one)) for one in sorted(found, key=distance)]
+        return [(one, version) for one, version in versions if version is not None]
+
+    def layer(self, at: DatasetVersion, base: DatasetVersion) -> Layer | NoLayer | None:
+        """Return the layer of a version over another one; None when it was not looked for."""
+        return self._layers.get((at, base))
+
+    def keep_layer(self, at: DatasetVersion, base: DatasetVersion, layer: Layer | NoLayer) -> None:
+        """Cache a layer, or that there is none."""
+        self._put_layer(at, base, layer)
+        if isinstance(layer, Layer):
+            self._latest.put((base, at.lineage), at, 1)
+
+    def count_layer(self, at: DatasetVersion, layer: Layer) -> None:
+        """Count the memory of a layer again, after a column of it was read."""
+        self._put_layer(at, layer.base, layer)
+
+    def _put_layer(self, at: DatasetVersion, base: DatasetVersion, layer: Layer | NoLayer) -> None:
+        size = layer.nbytes if isinstance(layer, Layer) else 0
+        self._layers.put((at, base), layer, size + _LAYER_BYTES)
+
+    def latest_layer(self, at: DatasetVersion, base: DatasetVersion) -> Layer | None:
+        """Return the layer over a base that was made last for an earlier version of a lineage."""
+        latest = self._latest.get((base, at.lineage))
+        if latest is None or latest.version > at.version:
+            return None
+        found = self._layers.get((latest, base))
+        return found if isinstance(found, Layer) else None
+
+    def may_fold(self, layer: Layer) -> bool:
+        """Whether layers over this base should be folded now: at first, and rarely once more."""
+        return self._folds.add(layer.base) % _LAYERS_PER_FOLD == 1
+
+    def forms_at(self, location: str) -> set[tuple[Form, str]]:
+        """Return of which columns of a dataset something is cached, in any version."""
+        keys = [*self._columns.recent_keys(), *self._lookups.recent_keys()]
+        own = (key for key in keys if isinstance(key, _Key) and key.at.location == location)
+        return {(key.form, key.column) for key in own if key.form in ("values", "lookup")}
+
+    def forms_of(self, at: DatasetVersion) -> tuple[list[str], list[str]]:
+        """Return of which columns of a version the values and the look-up form are cached."""
+        keys = [*self._columns.recent_keys(), *self._lookups.recent_keys()]
+        own = [key for key in keys if isinstance(key, _Key) and key.at == at]
+        values = [key.column for key in own if key.form == "values"]
+        return values, [key.column for key in own if key.form == "lookup"]
+
+    def column_at(self, at: DatasetVersion, name: str) -> tuple[RowPositions, pa.Array] | None:
+        """Return a column of any version with its rows, if both are cached."""
+        rows = self._columns.get(_Key(at, "rows"))
+        column = self._columns.get(_Key(at, "values", name))
+        if not isinstance(rows, RowPositions) or column is None:
+            return None
+        return rows, column
+
+    def rows_at(self, at: DatasetVersion) -> RowPositions | None:
+        """Return the row ids of any version if they are cached."""
+        rows = self._columns.get(_Key(at, "rows"))
+        return rows if isinstance(rows, RowPositions) else None
+
+    def lookup_at(self, at: DatasetVersion, name: str) -> TextLookup | None:
+        """Return the look-up form of a column of any version if it is cached."""
+        return self._lookups.get(_Key(at, "lookup", name))
+
+
+def _arrays(lookup: TextLookup) -> dict[str, pa.Array]:
+    return {
+        "hashes": pa.array(lookup.hashes),
+        "texts": lookup.texts,
+        "row_ids": pa.array(lookup.row_ids),
+    }
+
+
+def _lookup(arrays: Mapping[str, pa.Array]) -> TextLookup:
+    hashes, row_ids = arrays["hashes"].to_numpy(), arrays["row_ids"].to_numpy()
+    return TextLookup(hashes, arrays["texts"], row_ids)
 
 
 def _keep_recent(cache: BoundedCache[_V], version: DatasetVersion) -> None:

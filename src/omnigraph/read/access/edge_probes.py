@@ -11,13 +11,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.plan.plan import Direction
 from omnigraph.read.access.table_reader import LOOKUP_MAX, TableReader, one_array
 from omnigraph.read.column_names import ID, SOURCE, TARGET

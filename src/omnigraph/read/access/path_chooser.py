@@ -26,11 +26,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
 from omnigraph.cache import BoundedCounter
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import Direction, Expand
@@ -43,6 +43,7 @@ from omnigraph.read.profile import Profile
 from omnigraph.schema.catalog import EdgeType
 from omnigraph.search.coverage import IndexFacts
 from omnigraph.search.topology.cache import Topologies
+from omnigraph.search.topology.overlay import Ends
 from omnigraph.store.records import DatasetVersion
 
 TRAVERSAL_MODE: Final = "OMNIGRAPH_TRAVERSAL_MODE"
@@ -197,8 +198,9 @@ class PathChooser:
         choice = self._choose(expand, facts)
         self.profile.note(access_path=choice.path, frontier=frontier)
         if choice.path == "topology":
-            topology = self.topologies.get(self.tables.snapshot, edge, guard=self.guard)
-            return TopologyHops(topology, expand.direction, self.guard)
+            ends = ends_of(self.tables, edge)
+            topology = self.topologies.get(self.tables.snapshot, edge, guard=self.guard, ends=ends)
+            return TopologyHops(topology, expand.direction, self.guard, self.topologies.folded)
         probes = Probes(
             self.tables,
             self.guard,
@@ -241,6 +243,14 @@ class PathChooser:
             if gap is not None:
                 _LOG.warning("edge type '%s': %s", expand.edge, gap)
         return max(indexes.btree_missing_rows(column) for column in columns)
+
+
+def ends_of(tables: TableReader, edge: EdgeType) -> Ends:
+    """Return what looks up the nodes at both ends of edges."""
+    return Ends(
+        partial(tables.row_ids_of, TableKey.node(edge.from_type)),
+        partial(tables.row_ids_of, TableKey.node(edge.to_type)),
+    )
 
 
 def probed_columns(direction: Direction) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ A look-up compares hashes first and the texts themselves afterwards, so it is ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.read.row_table import RowIds
 
 _HASHED_BYTES_MAX: Final = 64

@@ -17,13 +17,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import TextMatch

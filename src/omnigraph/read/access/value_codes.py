@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.read.row_table import dense_codes
 
 NULL_CODE = -1

@@ -8,20 +8,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.plan.plan import AggregateValue, EntityId, PropertyValue, ReadPlan, Value
 from omnigraph.query.plan.walk import value_variables
 from omnigraph.read.access.value_codes import NULL_CODE, coded, group_codes
 from omnigraph.read.context import Context
-from omnigraph.read.operators.counted_hop import CountedHop, is_exact_as_double
+from omnigraph.read.operators.folded_hops import (
+    FoldedHops,
+    channels_of,
+    is_exact_as_double,
+)
 from omnigraph.read.operators.project import fetch_together, values_of
 from omnigraph.read.row_table import (
     NULL,
@@ -50,12 +53,16 @@ class Groups:
         """The first row of each group."""
         return self.codes.astype(np.intp) if self.is_each else first_positions(self.codes)
 
-    def sums(self, weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Add up one number per row; exact for whole numbers below 2**53."""
+    def sums(self, numbers: _Codes) -> _Codes:
+        """Add up one whole number per row; the total must fit 63 bits."""
         if self.is_each:
-            return weights.astype(np.float64)
-        found = np.bincount(self.codes, weights=weights, minlength=self.count)
-        return found.astype(np.float64, copy=False)
+            return numbers
+        if is_exact_as_double(numbers, len(numbers)):
+            found = np.bincount(self.codes, weights=numbers, minlength=self.count)
+            return found.astype(np.int64)
+        totals = np.zeros(self.count, np.int64)
+        np.add.at(totals, self.codes, numbers)
+        return totals
 
 
 class GroupedResult:
@@ -65,7 +72,7 @@ class GroupedResult:
     """
 
     def __init__(
-        self, context: Context, rows: RowTable, plan: ReadPlan, hop: CountedHop | None = None
+        self, context: Context, rows: RowTable, plan: ReadPlan, hops: FoldedHops | None = None
     ) -> None:
         columns = [c for c in plan.columns if _needs_rows(c.expression, rows)]
         fetch_together(context, rows, tuple(columns))
@@ -73,14 +80,19 @@ class GroupedResult:
         self._context = context
         self._rows = rows
         self._plan = plan
-        self._hop = hop
-        self._groups = _groups(context, rows, keys)
+        self._hops = hops
+        self._groups = groups_of(context, rows, keys)
         self._aggregates: dict[int, pa.Array] = {}
 
     @property
     def count(self) -> int:
         """How many groups there are."""
         return self._groups.count
+
+    def first_rows(self, variables: tuple[str, ...]) -> RowTable:
+        """Return some variables of the first row of each group."""
+        kept = self._rows.only(variables)
+        return kept.at(self._groups.first) if variables else RowTable(self.count)
 
     def column(self, index: int, positions: npt.NDArray[np.intp]) -> pa.Array:
         """Return one column for some groups."""
@@ -92,8 +104,8 @@ class GroupedResult:
         return self._aggregates[index].take(pa.array(positions))
 
     def _aggregated(self, value: AggregateValue) -> pa.Array:
-        if self._hop is not None:
-            return _over_hop(self._context, self._rows, value, self._groups, self._hop)
+        if self._hops is not None:
+            return _over_hops(self._context, self._rows, value, self._groups, self._hops)
         return _aggregated(self._context, self._rows, value, self._groups)
 
 
@@ -110,11 +122,12 @@ def distinct_result(context: Context, rows: RowTable, plan: ReadPlan) -> RowTabl
     """Return one row for each distinct row of the result."""
     columns = tuple(c for c in plan.columns if _needs_rows(c.expression, rows))
     fetch_together(context, rows, columns)
-    groups = _groups(context, rows, [column.expression for column in plan.columns])
+    groups = groups_of(context, rows, [column.expression for column in plan.columns])
     return rows if groups.is_each else rows.at(np.sort(groups.first))
 
 
-def _groups(context: Context, rows: RowTable, keys: list[Value]) -> Groups:
+def groups_of(context: Context, rows: RowTable, keys: list[Value]) -> Groups:
+    """Return the groups of rows that agree in some values."""
     if not keys:
         return Groups(np.zeros(rows.count, np.int64), 1)
     if (
@@ -157,37 +170,62 @@ def _aggregated(
         first = first_positions(group_codes([codes, numbered.codes], rows.count))
         codes, members = codes[first], column.take(pa.array(first))
     if value.function in ("min", "max"):
-        return _extreme(members, codes, groups.count, is_largest=value.function == "max")
+        return extreme_of(members, codes, groups.count, is_largest=value.function == "max")
     sums, counts = _sums(members, codes, groups.count)
     if value.function == "avg":
         sums = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
     return pa.array(sums, pa.float64(), mask=counts == 0)
 
 
-def _over_hop(
-    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hop: CountedHop
+def _over_hops(
+    context: Context, rows: RowTable, value: AggregateValue, groups: Groups, hops: FoldedHops
 ) -> pa.Array:
-    """Aggregate rows, each of which counts as many times as a counted hop reaches nodes from it."""
+    """Aggregate rows, each of which stands for as many as there are paths that continue it."""
     argument = value.argument
-    if value.distinct or value.function in ("min", "max"):
-        return _aggregated(context, rows, value, groups)
-    if isinstance(argument, PropertyValue) and argument.variable == hop.target:
-        sums, counts = hop.properties[argument.property]
-    elif value.function == "count":
-        sums = counts = hop.counts
-        if hop.target not in value_variables(argument):
-            counts = counts * _presence(context, rows, argument)
-    else:
-        column = values_of(context, rows, argument)
-        counts = hop.counts * column.is_valid().to_numpy(zero_copy_only=False)
-        sums = column.fill_null(0).to_numpy(zero_copy_only=False) * counts.astype(np.float64)
-    totals = counts if groups.is_each else groups.sums(counts).astype(np.int64)
+    if hops.variables.isdisjoint(value_variables(argument)):
+        if value.distinct or value.function in ("min", "max"):
+            return _aggregated(context, rows, value, groups)
+        return _added(value, groups, *_repeated(context, rows, value, hops))
+    channels = channels_of(value)
+    if not channels:
+        return pa.array(groups.sums(hops.counts))
+    totals = [hops.totals[channel] for channel in channels]
+    if channels[0].is_extreme:
+        values = hops.values[channels[0].variable, channels[0].name]
+        return _best(values, groups, totals[0], is_largest=value.function == "max")
+    return _added(value, groups, totals[0], totals[-1])
+
+
+def _repeated(
+    context: Context, rows: RowTable, value: AggregateValue, hops: FoldedHops
+) -> tuple[_Codes, _Codes]:
+    """Return for each row its value times its number of paths, and how many paths have a value."""
+    if value.function == "count":
+        counts = hops.counts
+        if tuple(value_variables(value.argument)):
+            counts = counts * _presence(context, rows, value.argument)
+        return counts, counts
+    column = values_of(context, rows, value.argument)
+    counts = hops.counts * column.is_valid().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) * counts, counts
+
+
+def _added(value: AggregateValue, groups: Groups, numbers: _Codes, counts: _Codes) -> pa.Array:
+    totals = groups.sums(counts)
     if value.function == "count":
         return pa.array(totals)
-    added = groups.sums(sums)
+    added = groups.sums(numbers).astype(np.float64)
     if value.function == "avg":
         added = np.divide(added, totals, out=np.zeros_like(added), where=totals > 0)
     return pa.array(added, pa.float64(), mask=totals == 0)
+
+
+def _best(values: pa.Array, groups: Groups, codes: _Codes, *, is_largest: bool) -> pa.Array:
+    """Return the extreme value of each group; codes without a value are outside of `values`."""
+    best = np.full(groups.count, NULL_CODE if is_largest else len(values), np.int64)
+    (np.maximum if is_largest else np.minimum).at(best, groups.codes, codes)
+    is_absent = (best < 0) | (best >= len(values))
+    return pc.take(values, pa.array(np.where(is_absent, 0, best), mask=is_absent))
 
 
 def _presence(context: Context, rows: RowTable, value: Value) -> npt.NDArray[np.bool_]:
@@ -208,10 +246,17 @@ def _count_distinct(codes: _Codes, groups: Groups) -> pa.Array:
     if groups.count == 1 and bool((codes[1:] > codes[:-1]).all()):
         # A set of nodes is ascending: each node occurs once.
         return pa.array([int(is_value.sum())], pa.int64())
-    members = groups.codes[is_value]
-    pairs = group_codes([members, codes[is_value]], len(members))
-    counted = np.bincount(members[first_positions(pairs)], minlength=groups.count)
-    return pa.array(counted.astype(np.int64))
+    members, values = groups.codes[is_value], codes[is_value]
+    if not _are_ascending(members, values):
+        members = members[first_positions(group_codes([members, values], len(members)))]
+    return pa.array(np.bincount(members, minlength=groups.count).astype(np.int64))
+
+
+def _are_ascending(first: _Codes, second: _Codes) -> bool:
+    """Whether each pair is larger than the one before it, so that none repeats."""
+    is_larger = first[1:] > first[:-1]
+    is_larger |= (first[1:] == first[:-1]) & (second[1:] > second[:-1])
+    return bool(is_larger.all())
 
 
 def _sums(column: pa.Array, codes: _Codes, count: int) -> tuple[npt.NDArray[np.float64], _Codes]:
@@ -243,7 +288,8 @@ def _whole_sums(column: pa.Array, members: _Codes, count: int) -> npt.NDArray[np
     return np.array([float((h << _LOW_BITS) + rest) for h, rest in pairs], np.float64)
 
 
-def _extreme(column: pa.Array, codes: _Codes, count: int, *, is_largest: bool) -> pa.Array:
+def extreme_of(column: pa.Array, codes: _Codes, count: int, *, is_largest: bool) -> pa.Array:
+    """Return the smallest or largest value of each group; null where there is none."""
     numbered = coded(column)
     is_value = numbered.codes != NULL_CODE
     members, values = codes[is_value], numbered.codes[is_value]

@@ -8,11 +8,11 @@ it needs them for all of these rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import TableKey
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
@@ -24,10 +24,12 @@ from omnigraph.query.plan.plan import (
     PropertyValue,
     TextMatch,
 )
+from omnigraph.read.access.key_lookup import key_lookup
 from omnigraph.read.access.push_down import conjuncts, push_down
 from omnigraph.read.column_names import stored_column
 from omnigraph.read.context import Context
 from omnigraph.read.operators.filter import stored_values, true_rows
+from omnigraph.read.operators.memory_scan import rows_in_memory, text_matches
 from omnigraph.read.row_table import Entities, RowIds, RowTable
 from omnigraph.store.filters import AllOf, Comparison, Filter
 from omnigraph.store.records import ROW_ID, ScanRequest
@@ -73,6 +75,9 @@ def scan_nodes(context: Context, scan: NodeScan, prefetch: tuple[str, ...] = ())
     table_key = TableKey.node(scan.type_name)
     if not scan.filters and context.tables.is_cached(table_key, prefetch):
         return context.tables.all_rows(table_key)
+    known = context.found.get((scan.type_name, scan.filters))
+    if known is not None:
+        return known
     cached = _cached_rows(context, scan)
     if cached is not None:
         return cached
@@ -101,10 +106,17 @@ def scan_columns(context: Context, scan: NodeScan, names: tuple[str, ...]) -> li
 
 
 def _cached_rows(context: Context, scan: NodeScan) -> RowIds | None:
+    """Return the rows of a scan from memory; None when it cannot be answered there."""
+    found = _looked_up(context, scan) if context.tables.cache.has_lookups else None
+    return rows_in_memory(context, scan) if found is None else found
+
+
+def _looked_up(context: Context, scan: NodeScan) -> RowIds | None:
     """Return the rows of a look-up by text from memory; None when it cannot be answered there."""
-    if not context.tables.cache.has_lookups:
-        return None
     predicates = conjuncts(scan.filters)
+    by_key = _rows_by_key(context, scan, predicates)
+    if by_key is not None:
+        return by_key
     for predicate in predicates:
         lookup = _text_lookup(predicate, context.bindings)
         if lookup is None:
@@ -114,11 +126,33 @@ def _cached_rows(context: Context, scan: NodeScan) -> RowIds | None:
         if found is not None:
             context.profile.note(resident=lookup[0])
             rest = tuple(other for other in predicates if other is not predicate)
-            if not rest:
-                return found
-            rows = RowTable(len(found), {scan.variable: Entities(table_key, found)})
-            return found[true_rows(context, rows, rest)]
+            return _checked(context, scan, found, rest)
     return None
+
+
+def _rows_by_key(
+    context: Context, scan: NodeScan, predicates: tuple[Predicate, ...]
+) -> RowIds | None:
+    """Return the row of a look-up by key from memory; None when it cannot be answered there."""
+    node_type = context.tables.snapshot.catalog.node_types.get(scan.type_name)
+    lookup = None if node_type is None else key_lookup(predicates, context.bindings, node_type)
+    if node_type is None or lookup is None:
+        return None
+    found = context.tables.find_key(TableKey.node(scan.type_name), lookup.key_id)
+    if found is None:
+        return None
+    context.profile.note(resident=", ".join(node_type.key))
+    return _checked(context, scan, found, lookup.rest_of(predicates))
+
+
+def _checked(
+    context: Context, scan: NodeScan, found: RowIds, rest: tuple[Predicate, ...]
+) -> RowIds:
+    """Keep the rows that pass the filters which a look-up has not answered."""
+    if not rest:
+        return found
+    entities = Entities(TableKey.node(scan.type_name), found)
+    return found[true_rows(context, RowTable(len(found), {scan.variable: entities}), rest)]
 
 
 def _text_lookup(predicate: Predicate, bindings: Bindings) -> tuple[str, str] | None:
@@ -133,24 +167,20 @@ def _text_lookup(predicate: Predicate, bindings: Bindings) -> tuple[str, str] | 
             return None
 
 
+def is_text_lookup(predicate: Predicate, bindings: Bindings) -> bool:
+    """Whether a predicate is `property = text`."""
+    return _text_lookup(predicate, bindings) is not None
+
+
 def _is_text(column: str, text: str) -> Filter:
     return Comparison(column, "=", text)
-
-
-def _text_matches(context: Context, table_key: str, texts: tuple[TextMatch, ...]) -> RowIds | None:
-    allowed: RowIds | None = None
-    for predicate in texts:
-        matches = context.texts.matches(table_key, predicate, context.bindings)
-        found = np.empty(0, np.int64) if matches is None else matches
-        allowed = found if allowed is None else np.intersect1d(allowed, found, assume_unique=True)
-    return allowed
 
 
 def _scanned(
     context: Context, scan: NodeScan, split: SplitFilters, prefetch: tuple[str, ...]
 ) -> RowIds:
     table_key = TableKey.node(scan.type_name)
-    allowed = _text_matches(context, table_key, split.texts)
+    allowed = text_matches(context, table_key, split.texts)
     if allowed is not None and not len(allowed):
         return allowed
     needed = {stored_column(value) for value in stored_values(split.residual)}
@@ -163,7 +193,7 @@ def _scanned(
     else:
         row_ids = np.sort(_numbers(table))
     if allowed is not None:
-        row_ids = np.intersect1d(row_ids, allowed, assume_unique=True)
+        row_ids = row_ids[np.isin(row_ids, allowed, assume_unique=True)]
     if split.residual:
         rows = RowTable(len(row_ids), {scan.variable: Entities(table_key, row_ids)})
         row_ids = row_ids[true_rows(context, rows, split.residual)]
@@ -201,7 +231,7 @@ def passing(
         return row_ids
     if len(row_ids) * _SCAN_SHARE_MAX > context.tables.row_count(table_key):
         scan = NodeScan(variable, TableKey(table_key).type_name, predicates)
-        return np.intersect1d(scan_nodes(context, scan), row_ids, assume_unique=True)
+        return row_ids[np.isin(row_ids, scan_nodes(context, scan), assume_unique=True)]
     rows = RowTable(len(row_ids), {variable: Entities(table_key, row_ids)})
     return row_ids[true_rows(context, rows, predicates)]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import TableKey
 from omnigraph.query.plan.plan import (
     AntiJoin,
@@ -41,6 +41,7 @@ from omnigraph.read.row_table import (
     Entities,
     Positions,
     RowTable,
+    distinct_pairs,
     distinct_rows,
     is_ascending,
 )
@@ -92,7 +93,7 @@ class RowPipeline:
         self.context.guard.check_result(kept.count)
         return project(self.context, kept, self.plan.columns)
 
-    def _inner(self, pipeline: tuple[Operator, ...], rows: RowTable) -> RowTable:
+    def inner(self, pipeline: tuple[Operator, ...], rows: RowTable) -> RowTable:
         """Run the pipeline of a block; the operator around it uses all variables."""
         return self.rows(pipeline, rows, None)
 
@@ -129,7 +130,8 @@ class RowPipeline:
             return kept
         if kept.width == 1 and is_ascending(next(iter(kept.entities.values())).row_ids):
             return kept
-        return kept.at(np.sort(distinct_rows(kept)[0]))
+        pairs = distinct_pairs(kept) if kept.width == 2 else None
+        return kept.at(np.sort(distinct_rows(kept)[0])) if pairs is None else pairs
 
     def _operator(
         self, operator: Operator, rows: RowTable, live: frozenset[str] | None
@@ -144,9 +146,9 @@ class RowPipeline:
             case Filter(predicate):
                 return filter_rows(self.context, rows, (predicate,))
             case AntiJoin():
-                return anti_join(self.context, rows, operator, self._inner)
+                return anti_join(self.context, rows, operator, self.inner)
             case OptionalMatch():
-                return optional_match(self.context, rows, operator, self._inner)
+                return optional_match(self.context, rows, operator, self.inner)
 
     def _scan(self, scan: NodeScan, rows: RowTable) -> RowTable:
         ranking = self.plan.ranking
@@ -169,7 +171,20 @@ class RowPipeline:
         return (*scan.properties, ID) if is_shown else scan.properties
 
 
-def ordered_groups(context: Context, plan: ReadPlan, groups: GroupedResult) -> list[pa.Array]:
+class GroupColumns(Protocol):
+    """Groups with their columns."""
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        ...
+
+    def column(self, index: int, positions: Positions) -> pa.Array:
+        """Return one column for some groups."""
+        ...
+
+
+def ordered_groups(context: Context, plan: ReadPlan, groups: GroupColumns) -> list[pa.Array]:
     """Return the columns of an aggregate in the order that the plan asks for."""
     kept = order_result(groups.count, plan, groups.column)
     context.guard.check_result(len(kept))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.plan.plan import EntityId, NodeScan, PropertyValue, ReadPlan
 from omnigraph.query.plan.print_plan import operator_line
 from omnigraph.read.column_names import stored_column

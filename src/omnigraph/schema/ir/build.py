@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from omnigraph.names import EDGE_COLUMNS, NODE_COLUMNS, TypeKind
 from omnigraph.schema.ir.model import (
+    Filled,
     IrConstraint,
     IrEdge,
     IrEmbed,
@@ -51,11 +52,22 @@ PropertyKey = tuple[TypeKey, str]
 
 @dataclass
 class Numbers:
-    """The numbers of a schema, by its names."""
+    """The numbers of a schema by its names, and what the schema keeps next to a number."""
 
     types: dict[TypeKey, int] = field(default_factory=dict)
     properties: dict[PropertyKey, int] = field(default_factory=dict)
     incarnations: dict[TypeKey, int] = field(default_factory=dict)
+    filled: dict[int, Filled] = field(default_factory=dict)
+    also: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def keep_from(self, accepted: SchemaIR) -> None:
+        """Take over what the accepted schema has next to its numbers."""
+        for declared in accepted.types():
+            self.also[declared.type_id] = declared.also
+            for prop in declared.properties:
+                self.also[prop.property_id] = prop.also
+                if prop.filled is not None:
+                    self.filled[prop.property_id] = prop.filled
 
 
 def build_ir(
@@ -84,7 +96,10 @@ class _Builder:
     def _interface(self, interface: ShapeInterface) -> IrInterface:
         key = TypeKey("interface", interface.name)
         return IrInterface(
-            interface.name, self.numbers.types[key], self._properties(key, interface.properties)
+            name=interface.name,
+            type_id=self.numbers.types[key],
+            properties=self._properties(key, interface.properties),
+            also=self._also(self.numbers.types[key]),
         )
 
     def _node(self, node: ShapeNode) -> IrNode:
@@ -98,6 +113,7 @@ class _Builder:
             implements=tuple(sorted(links, key=lambda ref: ref.type_id)),
             properties=self._properties(key, node.properties),
             constraints=self._constraints(key, node.constraints),
+            also=self._also(self.numbers.types[key]),
         )
 
     def _edge(self, edge: ShapeEdge) -> IrEdge:
@@ -112,6 +128,7 @@ class _Builder:
             annotations=edge.annotations,
             properties=self._properties(key, edge.properties),
             constraints=self._constraints(key, edge.constraints),
+            also=self._also(self.numbers.types[key]),
         )
 
     def _properties(
@@ -124,9 +141,10 @@ class _Builder:
             self._property_ref(TypeKey("interface", interface), name)
             for interface, name in prop.satisfies
         ]
+        number = self.numbers.properties[type_key, prop.name]
         return IrProperty(
             name=prop.name,
-            property_id=self.numbers.properties[type_key, prop.name],
+            property_id=number,
             prop_type=prop.prop_type,
             annotations=prop.annotations,
             property_constraints=prop.property_constraints,
@@ -137,7 +155,12 @@ class _Builder:
             satisfies_interface_properties=tuple(
                 sorted(fulfilled, key=lambda ref: ref.property_id or 0)
             ),
+            filled=self.numbers.filled.get(number),
+            also=self._also(number),
         )
+
+    def _also(self, number: int) -> tuple[int, ...]:
+        return self.numbers.also.get(number, ())
 
     def _constraints(
         self, type_key: TypeKey, constraints: Iterable[ShapeConstraint]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
+from omnigraph.dataclass import dataclass
+from omnigraph.names import TableKey
 from omnigraph.schema.catalog import (
     Catalog,
     CheckRule,
@@ -11,6 +14,7 @@ from omnigraph.schema.catalog import (
     InterfaceType,
     NodeType,
     Property,
+    PropertyOrder,
     RangeRule,
 )
 from omnigraph.schema.defaults import default_text, read_default
@@ -29,19 +33,33 @@ from omnigraph.schema.language.tree import RuleKind
 Members = tuple[str, ...]
 
 
-def derive_catalog(ir: SchemaIR, shape: SchemaShape | None = None) -> Catalog:
+@dataclass(frozen=True)
+class WrittenOrder:
+    """The order of properties in a text that has been read."""
+
+    shape: SchemaShape
+
+    def of(self, table_key: str) -> Members:
+        """Return the names of the properties of a type in the order of the text."""
+        return self._by_key.get(table_key, ())
+
+    @cached_property
+    def _by_key(self) -> dict[str, Members]:
+        nodes = {TableKey.node(node.name): node.properties for node in self.shape.nodes}
+        edges = {TableKey.edge(edge.name): edge.properties for edge in self.shape.edges}
+        return {str(key): _declared_order(each) for key, each in (nodes | edges).items()}
+
+
+def derive_catalog(ir: SchemaIR, order: PropertyOrder | None = None) -> Catalog:
     """Return the catalog of a compiled schema: names in place of numbers.
 
-    `shape` is what the text says, which alone knows the order of properties. The mappings are plain
-    dictionaries, because catalogs travel to workers by pickling.
+    The text alone knows the `order` of properties. The mappings are plain dictionaries, because
+    catalogs travel to workers by pickling.
     """
-    written = shape or SchemaShape()
-    nodes = {node.name: _declared_order(node.properties) for node in written.nodes}
-    edges = {edge.name: _declared_order(edge.properties) for edge in written.edges}
     return Catalog(
         interfaces={t.name: _interface(t) for t in ir.interfaces},
-        node_types={t.name: _node(t, nodes.get(t.name, ())) for t in ir.nodes},
-        edge_types={t.name: _edge(t, edges.get(t.name, ())) for t in ir.edges},
+        node_types={t.name: _node(t, order) for t in ir.nodes},
+        edge_types={t.name: _edge(t, order) for t in ir.edges},
     )
 
 
@@ -60,7 +78,7 @@ def _interface(interface: IrInterface) -> InterfaceType:
     )
 
 
-def _node(node: IrNode, declared_order: Members) -> NodeType:
+def _node(node: IrNode, order: PropertyOrder | None) -> NodeType:
     key = _key(node)
     indices = _tuples(node, "index")
     return NodeType(
@@ -76,11 +94,12 @@ def _node(node: IrNode, declared_order: Members) -> NodeType:
         annotations=node.annotations,
         type_id=node.type_id,
         table_incarnation_id=node.table_incarnation_id,
-        declared_order=declared_order,
+        order=order,
+        also=node.also,
     )
 
 
-def _edge(edge: IrEdge, declared_order: Members) -> EdgeType:
+def _edge(edge: IrEdge, order: PropertyOrder | None) -> EdgeType:
     return EdgeType(
         name=edge.name,
         from_type=edge.from_type.type_name,
@@ -93,7 +112,8 @@ def _edge(edge: IrEdge, declared_order: Members) -> EdgeType:
         annotations=edge.annotations,
         type_id=edge.type_id,
         table_incarnation_id=edge.table_incarnation_id,
-        declared_order=declared_order,
+        order=order,
+        also=edge.also,
     )
 
 
@@ -109,6 +129,8 @@ def _property(prop: IrProperty) -> Property:
         annotations=prop.annotations,
         default=None if text is None else read_default(prop.prop_type, text),
         property_id=prop.property_id,
+        filled=prop.filled,
+        also=prop.also,
     )
 
 

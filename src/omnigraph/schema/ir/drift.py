@@ -6,12 +6,12 @@ once, because each of them alone may mislead the person who repairs the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from difflib import unified_diff
 from itertools import islice
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import ConflictError
 from omnigraph.records import JsonObject
 from omnigraph.schema.ir.model import SchemaIR, TableIdentity
@@ -49,11 +49,14 @@ class SchemaDriftError(ConflictError):
 
 def open_contract(
     *,
-    ir: str | bytes | JsonObject,
+    ir: str | bytes | JsonObject | Callable[[], SchemaIR],
     state: str | bytes | JsonObject,
     live_tables: Iterable[TableIdentity],
 ) -> SchemaIR:
-    """Read a stored schema and return it if nothing has drifted, else raise `SchemaDriftError`."""
+    """Read a stored schema and return it if nothing has drifted, else raise `SchemaDriftError`.
+
+    `ir` is the compiled schema as it is stored, or what reads it.
+    """
     findings: list[DriftFinding] = []
     accepted = _read_ir(ir, findings)
     expected = _read_state(state, findings)
@@ -100,9 +103,11 @@ def _cut(line: str) -> str:
     return line if len(line) <= _DIFFERENCE_WIDTH_MAX else f"{line[:_DIFFERENCE_WIDTH_MAX]}…"
 
 
-def _read_ir(stored: str | bytes | JsonObject, findings: list[DriftFinding]) -> SchemaIR | None:
+def _read_ir(
+    stored: str | bytes | JsonObject | Callable[[], SchemaIR], findings: list[DriftFinding]
+) -> SchemaIR | None:
     try:
-        return read_ir(stored)
+        return stored() if callable(stored) else read_ir(stored)
     except MalformedSchemaError as error:
         findings.append(DriftFinding("S401", str(error)))
         return None

@@ -3,11 +3,14 @@
 Invariants:
 
 1. One counter per graph, from 1. A number is never given twice, not even after the type or property
-   is gone.
+   is gone, nor on two branches: the caller reserves the numbers. `next_identity_id` is above every
+   number of the schema, and says no more than that.
 2. New numbers go to new types (interfaces, nodes, edges, each by name), then to new properties by
    (number of the type, name), then to one table incarnation per new node or edge by type number.
 3. A declaration keeps the numbers of the accepted one with the same kind, name and type. Only
    without such a match does `@rename_from` count.
+4. With the numbers a declaration keeps `also` and `filled`. A property that is new in an accepted
+   node or edge is filled with its default if it is required, else with null.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from itertools import count
 from typing import Final
 
 from omnigraph.names import TYPE_KINDS, TypeKind, nearest_name
+from omnigraph.schema.fills import fill_of
 from omnigraph.schema.ir.build import Numbers, TypeKey, build_ir
 from omnigraph.schema.ir.model import IrProperty, SchemaIR
 from omnigraph.schema.language.shape import (
@@ -42,19 +46,26 @@ class IdentityResolutionError(SourceError, init=False):
 
 
 def resolve_identities(
-    shape: SchemaShape, *, accepted: SchemaIR | None, domain: str, source: SourceText
+    shape: SchemaShape,
+    *,
+    accepted: SchemaIR | None,
+    domain: str,
+    source: SourceText,
+    free: Iterator[int] | None = None,
 ) -> SchemaIR:
     """Compile a shape against the accepted schema, or from scratch when there is none.
 
     `source` is the text that the spans of `shape` point into; it only serves messages. Without an
-    accepted schema rename hints do nothing.
+    accepted schema rename hints do nothing. `free` are the numbers to give out, in ascending order;
+    without it numbering goes on where the accepted schema ends, as if there were no other branch.
     """
     if accepted is None:
         numbers, start = Numbers(), 1
     else:
         numbers, start = _matched(shape, accepted, source), accepted.next_identity_id
-    following = _number_the_rest(shape, numbers, start)
-    return build_ir(shape, numbers, domain=domain, next_identity_id=following)
+        numbers.keep_from(accepted)
+    last = number_the_rest(shape, numbers, count(start) if free is None else free)
+    return build_ir(shape, numbers, domain=domain, next_identity_id=max(start, last + 1))
 
 
 def _matched(shape: SchemaShape, accepted: SchemaIR, source: SourceText) -> Numbers:
@@ -73,22 +84,31 @@ def _all_types(shape: SchemaShape) -> Iterator[tuple[TypeKey, ShapeType]]:
             yield TypeKey(kind, declared.name), declared
 
 
-def _number_the_rest(shape: SchemaShape, numbers: Numbers, start: int) -> int:
-    """Give numbers to everything that has no accepted identity; return the next free one."""
-    free = count(start)
+def number_the_rest(shape: SchemaShape, numbers: Numbers, free: Iterator[int]) -> int:
+    """Give numbers to everything that has none yet; return the highest one given, or 0."""
+    highest = 0
+    kept = frozenset(numbers.types)
     declared = list(_all_types(shape))
     for key, _ in declared:
         if key not in numbers.types:
-            numbers.types[key] = next(free)
+            numbers.types[key] = highest = next(free)
     declared.sort(key=lambda pair: numbers.types[pair[0]])
     for key, found in declared:
         for prop in sorted(found.properties, key=lambda p: p.name):
             if (key, prop.name) not in numbers.properties:
-                numbers.properties[key, prop.name] = next(free)
+                numbers.properties[key, prop.name] = highest = next(free)
+                if key in kept and key.kind != "interface":
+                    _fill(numbers, highest, prop)
     for key, _ in declared:
         if key.kind != "interface" and key not in numbers.incarnations:
-            numbers.incarnations[key] = next(free)
-    return next(free)
+            numbers.incarnations[key] = highest = next(free)
+    return highest
+
+
+def _fill(numbers: Numbers, number: int, prop: ShapeProperty) -> None:
+    filled = fill_of(prop)
+    if filled is not None:
+        numbers.filled[number] = filled
 
 
 @dataclass(frozen=True)

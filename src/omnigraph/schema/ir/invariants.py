@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import EDGE_COLUMNS, NODE_COLUMNS, TypeKind
 from omnigraph.schema.defaults import default_text, read_default
+from omnigraph.schema.fills import fill_scalar
 from omnigraph.schema.ir.model import (
     IrConstraint,
     IrEdge,
@@ -59,8 +60,10 @@ def _numbers(ir: SchemaIR) -> Iterator[tuple[int, str]]:
         yield found.type_id, name
         if not isinstance(found, IrInterface):
             yield found.table_incarnation_id, f"the table of {name}"
+        yield from ((number, f"{name} of another branch") for number in found.also)
         for prop in found.properties:
             yield prop.property_id, f"{name}.{prop.name}"
+            yield from ((number, f"{name}.{prop.name} of another branch") for number in prop.also)
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class _Known:
 
 
 def _type_problems(path: str, found: IrType, known: _Known) -> Iterator[Problem]:
+    yield from _also_problems(f"{path}.also", found)
     yield from _order_problems(f"{path}.properties", [p.name for p in found.properties])
     for prop in found.properties:
         yield from _property_problems(f"{path}.{prop.name}", found, prop, known)
@@ -116,6 +120,15 @@ def _type_problems(path: str, found: IrType, known: _Known) -> Iterator[Problem]
         yield from known.type_problems(f"{path}.to_type", found.to_type, "node")
 
 
+def _also_problems(path: str, found: IrType) -> Iterator[Problem]:
+    if isinstance(found, IrInterface):
+        yield from _order_problems(path, found.also)
+    elif len(found.also) % 2:
+        yield path, "a type without its table"
+    else:
+        yield from _order_problems(path, found.also[::2])
+
+
 def _property_problems(
     path: str, entity_type: IrType, prop: IrProperty, known: _Known
 ) -> Iterator[Problem]:
@@ -130,6 +143,9 @@ def _property_problems(
     yield from _order_problems(where, [ref.property_id or 0 for ref in satisfied])
     for ref in satisfied:
         yield from known.property_problems(where, ref)
+    yield from _order_problems(f"{path}.also", prop.also)
+    if prop.filled is not None and not fill_scalar(prop.prop_type, prop.filled).is_valid:
+        yield f"{path}.filled", "no value of the property's type"
     text = default_text(prop.annotations)
     if text is not None:
         try:

@@ -10,6 +10,9 @@ Facts that hold for every `SchemaIR` (`invariants.py` checks them on stored ones
 3. A reference carries the number and the current name of what it points at.
 4. `key`, `unique`, `index` annotations are in `property_constraints`, `embed` is in `embed_source`,
    and `rename_from` is nowhere.
+5. `also` has the numbers under which other branches know the same thing. For a node or an edge they
+   come in pairs, the number of the type and that of its table; pairs, and single numbers elsewhere,
+   are sorted. `filled` and `also` are absent from the stored form where they are empty.
 
 The fields are exactly the members of the stored form, in exactly its order (`omnigraph.records`);
 the hash depends on both. A reader that stands in an annotation also refuses what is no legal value.
@@ -18,12 +21,13 @@ the hash depends on both. A reader that stands in an annotation also refuses wha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Annotated, ClassVar, Final, Literal, cast
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import PROPERTY_NAME, TYPE_NAME, TableKey, TypeKind
-from omnigraph.records import Json, JsonObject, Stored, to_json
+from omnigraph.records import OPTIONAL, Json, JsonObject, Stored, to_json
 from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource
 from omnigraph.schema.json_form import (
     digest,
@@ -40,6 +44,9 @@ IR_VERSION: Final = 2
 UNLIMITED: Final = Cardinality()
 
 SystemRole = Literal["id", "src", "dst"]
+
+Filled = str | int | float | bool
+"""A literal as `@default` has it."""
 
 _LIST_RULES: Final = ("key", "unique", "index")
 
@@ -64,6 +71,19 @@ def _read_list_rule(at: Stored) -> RuleKind:
     return cast("RuleKind", at.one_of(_LIST_RULES))
 
 
+def _read_filled(at: Stored) -> Filled:
+    if not isinstance(at.value, str | int | float | bool):
+        raise at.fail("a literal, or no member at all")
+    return at.value
+
+
+def _read_also(at: Stored) -> tuple[int, ...]:
+    found = at.items(_read_identity)
+    if not found:
+        raise at.fail("at least one number, or no member at all")
+    return found
+
+
 def _read_version(at: Stored) -> int:
     if at.integer() != IR_VERSION:
         raise at.fail(f"{IR_VERSION}, found {at.value}")
@@ -74,6 +94,7 @@ _Identity = Annotated[int, _read_identity]
 _TypeName = Annotated[str, _read_type_name]
 _PropertyName = Annotated[str, _read_property_name]
 _Annotations = tuple[Annotated[Annotation, read_annotation], ...]
+_Also = Annotated[tuple[int, ...], _read_also]
 
 
 @dataclass(frozen=True)
@@ -155,21 +176,21 @@ class IrConstraint:
     @cached_property
     def identity(self) -> ConstraintIdentity:
         """Return the part that survives renames."""
-        members = frozenset(field.identity for field in self.fields)
+        members = frozenset(each.identity for each in self.fields)
         return ConstraintIdentity(self.kind, members, self.min, self.max, self.pattern)
 
     @property
     def order(self) -> tuple[str, tuple[str, ...], str]:
         """Sort key: kind, then members, then what is left."""
         rest = f"{self.min}{self.max}{self.pattern}"
-        return self.kind, tuple(field.name for field in self.fields), rest
+        return self.kind, tuple(each.name for each in self.fields), rest
 
     @property
     def by_name(self) -> ShapeConstraint:
         """The constraint without numbers."""
         return ShapeConstraint(
             kind=self.kind,
-            fields=tuple(field.name for field in self.fields),
+            fields=tuple(each.name for each in self.fields),
             min=self.min.value if self.min else None,
             max=self.max.value if self.max else None,
             pattern=self.pattern,
@@ -203,13 +224,13 @@ def _read_field(at: Stored) -> IrField:
 
 @to_json.register(IrConstraint)
 def _constraint_json(rule: IrConstraint) -> JsonObject:
-    members: list[Json] = [_field_json(field) for field in rule.fields]
+    members: list[Json] = [_field_json(each) for each in rule.fields]
     return constraint_json(rule.kind, members, low=rule.min, high=rule.max, pattern=rule.pattern)
 
 
-def _field_json(field: IrField) -> JsonObject:
-    kind = "property" if isinstance(field, IrPropertyRef) else "system"
-    return {"kind": kind, **to_json(field)}
+def _field_json(member: IrField) -> JsonObject:
+    kind = "property" if isinstance(member, IrPropertyRef) else "system"
+    return {"kind": kind, **to_json(member)}
 
 
 _Constraints = tuple[Annotated[IrConstraint, _read_constraint], ...]
@@ -230,7 +251,10 @@ class IrEmbed:
 
 @dataclass(frozen=True)
 class IrProperty:
-    """An effective property of a type."""
+    """An effective property of a type.
+
+    `filled` is what the apply that added the property wrote into the stored rows; `None` is null.
+    """
 
     name: _PropertyName
     property_id: _Identity
@@ -240,6 +264,8 @@ class IrProperty:
     embed_source: IrEmbed | None = None
     declared_directly: bool = True
     satisfies_interface_properties: tuple[IrPropertyRef, ...] = ()
+    filled: Annotated[Filled | None, _read_filled] = field(default=None, metadata=OPTIONAL)
+    also: _Also = field(default=(), metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -249,6 +275,7 @@ class IrInterface:
     name: _TypeName
     type_id: _Identity
     properties: tuple[IrProperty, ...] = ()
+    also: _Also = field(default=(), metadata=OPTIONAL)
 
     kind: ClassVar[TypeKind] = "interface"
     annotations: ClassVar[tuple[Annotation, ...]] = ()
@@ -266,6 +293,7 @@ class IrNode:
     implements: tuple[IrTypeRef, ...] = ()
     properties: tuple[IrProperty, ...] = ()
     constraints: _Constraints = ()
+    also: _Also = field(default=(), metadata=OPTIONAL)
 
     kind: ClassVar[TypeKind] = "node"
 
@@ -283,6 +311,7 @@ class IrEdge:
     annotations: _Annotations = ()
     properties: tuple[IrProperty, ...] = ()
     constraints: _Constraints = ()
+    also: _Also = field(default=(), metadata=OPTIONAL)
 
     kind: ClassVar[TypeKind] = "edge"
 
@@ -333,6 +362,13 @@ class SchemaIR:
             TableIdentity(TableKey.of(t.kind, t.name), t.type_id, t.table_incarnation_id)
             for t in self.tables
         )
+
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        """Every number of a type, property or table, without those of other branches."""
+        properties = (p.property_id for t in self.types() for p in t.properties)
+        tables = (t.table_incarnation_id for t in self.tables)
+        return frozenset([*(t.type_id for t in self.types()), *properties, *tables])
 
     def types(self) -> Iterator[IrType]:
         """Yield every type: interfaces, nodes, edges, each by name."""

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import orjson
 
+from omnigraph.dataclass import dataclass
 from omnigraph.records import JsonObject, Stored, to_json
 from omnigraph.schema.ir.model import SchemaIR
 from omnigraph.schema.ir.to_shape import shape_of

@@ -9,9 +9,10 @@ The JSON form of a shape, from which its hash is taken, consists of the fields t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple
 
+from omnigraph.dataclass import dataclass
 from omnigraph.records import Json, JsonObject, Stored, member, to_json
 from omnigraph.schema.catalog import Annotation, Cardinality, EmbedSource, Number
 from omnigraph.schema.language.tree import RuleKind

@@ -5,9 +5,10 @@ Two trees are equal when they say the same; places in the text do not count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from omnigraph.dataclass import dataclass
 from omnigraph.syntax import SourceText, Span
 from omnigraph.values import PropType
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from omnigraph.schema.ir.model import ConstraintIdentity, IrConstraint, IrPropertyRef, IrType
 from omnigraph.schema.language.shape import ShapeConstraint
+from omnigraph.schema.language.spell import rule_text
 from omnigraph.schema.migration.cost import Price, Tier, is_implied
 from omnigraph.schema.migration.steps import (
     AddConstraint,
@@ -20,7 +21,6 @@ from omnigraph.schema.migration.steps import (
     Step,
     UnsupportedChange,
     UpdateConstraintForm,
-    constraint_text,
 )
 
 Pricing = Callable[[Tier], Price]
@@ -35,17 +35,25 @@ class _Declared:
 
 
 def constraint_steps(
-    old: IrType, new: IrType, *, price: Pricing, empty_columns: frozenset[int]
+    old: IrType,
+    new: IrType,
+    *,
+    price: Pricing,
+    empty_columns: frozenset[int],
+    is_difference: bool = False,
 ) -> Iterator[Step]:
     """Compare the constraints of one type: drops, changed forms, then additions.
 
-    `empty_columns` are the properties that this plan adds without filling them.
+    `empty_columns` are the properties that this plan adds without filling them. A difference lists
+    changes of a key like all others, a plan refuses those that would leave ids behind.
     """
     before, after = _declared(old), _declared(new)
     current = {p.property_id: p.name for p in new.properties}
     for identity, known in _in_order(before):
         if identity not in after:
-            yield _dropped(new, identity, _named(known.rule, current), price)
+            named = _named(known.rule, current)
+            refusal = None if is_difference else _refused_drop(new, named, price)
+            yield refusal or DropConstraint(price("metadata"), new.kind, new.name, named, identity)
     for identity, wanted in _in_order(after):
         known = before.get(identity, wanted)
         if known.forms != wanted.forms:
@@ -60,7 +68,12 @@ def constraint_steps(
             )
     for identity, wanted in _in_order(after):
         if identity not in before:
-            yield _added(new, wanted, before, price=price, empty_columns=empty_columns)
+            named = _named(wanted.rule, {})
+            refusal = None if is_difference else _refused_addition(new, named, price)
+            tier = _addition_tier(identity, before, empty_columns)
+            yield refusal or AddConstraint(
+                price(tier), new.kind, new.name, named, wanted.forms, wanted.rule
+            )
 
 
 def key_members(declared: IrType) -> frozenset[int | str]:
@@ -69,45 +82,25 @@ def key_members(declared: IrType) -> frozenset[int | str]:
     return frozenset(member for key in keys for member in key.members)
 
 
-def _added(
-    entity_type: IrType,
-    wanted: _Declared,
-    before: Mapping[ConstraintIdentity, _Declared],
-    *,
-    price: Pricing,
-    empty_columns: frozenset[int],
-) -> Step:
-    named = _named(wanted.rule, {})
-    if (
-        named.kind == "key"
-        and entity_type.kind != "interface"
-        and not _is_empty_edge(entity_type, price)
-    ):
-        reason = (
-            f"adding constraint {constraint_text(named)} to the existing {entity_type.kind} type "
-            f"'{entity_type.name}' would replace the ids of its stored rows; "
-            f"declare a new type with this key and load the rows into it"
-        )
-        return UnsupportedChange(
-            price("destructive"), f"{entity_type.kind}:{entity_type.name}", reason
-        )
-    tier = _addition_tier(wanted.rule.identity, before, empty_columns)
-    return AddConstraint(
-        price(tier), entity_type.kind, entity_type.name, named, wanted.forms, wanted.rule
+def _refused_addition(found: IrType, named: ShapeConstraint, price: Pricing) -> Step | None:
+    if named.kind != "key" or found.kind == "interface" or _is_empty_edge(found, price):
+        return None
+    reason = (
+        f"adding constraint {rule_text(named)} to the existing {found.kind} type "
+        f"'{found.name}' would replace the ids of its stored rows; "
+        f"declare a new type with this key and load the rows into it"
     )
+    return UnsupportedChange(price("destructive"), f"{found.kind}:{found.name}", reason)
 
 
-def _dropped(
-    entity_type: IrType, identity: ConstraintIdentity, named: ShapeConstraint, price: Pricing
-) -> Step:
-    kind, name = entity_type.kind, entity_type.name
-    if named.kind == "key" and kind == "edge" and not _is_empty_edge(entity_type, price):
-        reason = (
-            f"removing constraint {constraint_text(named)} from the existing edge type '{name}' "
-            f"would leave ids that spell a key; declare a new type and load the rows into it"
-        )
-        return UnsupportedChange(price("destructive"), f"{kind}:{name}", reason)
-    return DropConstraint(price("metadata"), kind, name, named, identity)
+def _refused_drop(found: IrType, named: ShapeConstraint, price: Pricing) -> Step | None:
+    if named.kind != "key" or found.kind != "edge" or _is_empty_edge(found, price):
+        return None
+    reason = (
+        f"removing constraint {rule_text(named)} from the existing edge type '{found.name}' "
+        f"would leave ids that spell a key; declare a new type and load the rows into it"
+    )
+    return UnsupportedChange(price("destructive"), f"{found.kind}:{found.name}", reason)
 
 
 def _is_empty_edge(entity_type: IrType, price: Pricing) -> bool:

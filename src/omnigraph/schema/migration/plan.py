@@ -89,14 +89,15 @@ def plan_migration(
     desired: SchemaIR,
     allow_data_loss: bool = False,
     row_counts: Mapping[str, int] | None = None,
+    is_difference: bool = False,
 ) -> MigrationPlan:
     """Compare two compiled schemas of one graph.
 
     `desired` must have been resolved against `accepted`. `row_counts` maps accepted table keys
     (`node:Station`) to rows; without it the steps show none. `allow_data_loss` makes every drop
-    hard.
+    hard. `is_difference` lists what differs, also where no apply could get there.
     """
-    planner = _Planner("hard" if allow_data_loss else "soft", row_counts)
+    planner = _Planner("hard" if allow_data_loss else "soft", row_counts, is_difference)
     steps = [
         step
         for kind in TYPE_KINDS
@@ -123,6 +124,7 @@ class _TypePrice:
 class _Planner:
     mode: DropMode
     row_counts: Mapping[str, int] | None
+    is_difference: bool
 
     def kind_steps(
         self, kind: TypeKind, *, accepted: SchemaIR, desired: SchemaIR
@@ -147,7 +149,7 @@ class _Planner:
 
     def _changed_type(self, old: IrType, new: IrType) -> Iterator[Step]:
         price = self._price(old)
-        properties = PropertyPlanner(old, new, price, self.mode)
+        properties = PropertyPlanner(old, new, price, self.mode, self.is_difference)
         numbered = list(properties.steps())
         if old.name != new.name:
             yield RenameType(price("metadata"), new.kind, old.name, new.name)
@@ -160,7 +162,13 @@ class _Planner:
         yield from (step for _, step in numbered)
         if isinstance(old, IrEdge) and isinstance(new, IrEdge):
             yield from _cardinality_steps(old, new, price)
-        yield from constraint_steps(old, new, price=price, empty_columns=properties.empty_columns())
+        yield from constraint_steps(
+            old,
+            new,
+            price=price,
+            empty_columns=properties.empty_columns(),
+            is_difference=self.is_difference,
+        )
 
 
 def _implements_steps(

@@ -21,6 +21,7 @@ from omnigraph.schema.migration.steps import (
     RenameProperty,
     RequireEnum,
     RequireProperty,
+    RetypeProperty,
     Step,
     UnsupportedChange,
     UpdateEmbed,
@@ -38,6 +39,7 @@ class PropertyPlanner:
     new: IrType
     price: Pricing
     mode: DropMode
+    is_difference: bool = False
 
     def steps(self) -> Iterator[tuple[int, Step]]:
         """Yield each step with the number of its property: changes by name, then drops."""
@@ -70,10 +72,11 @@ class PropertyPlanner:
         default: DefaultValue | None = None
         if self.new.kind != "interface" and not prop.prop_type.nullable:
             text = default_text(prop.annotations)
-            if text is None:
+            if text is not None:
+                default = read_default(prop.prop_type, text)
+            elif not self.is_difference:
                 yield self._unsupported_addition(prop)
                 return
-            default = read_default(prop.prop_type, text)
         yield AddProperty(
             self.price("rewrite"),
             self.new.kind,
@@ -116,16 +119,13 @@ class PropertyPlanner:
         new = prop.prop_type
         if (old.scalar, old.is_list, old.dimension) == (new.scalar, new.is_list, new.dimension):
             yield from self._enum_changed(old, prop)
-        elif not is_widening(old, new):
-            yield self._unsupported_type(old, prop, _why_not_widened(old, new))
-            return
-        elif changes_spelling(old, new) and self._is_in_key(prop):
-            yield self._unsupported_type(
-                old, prop, "it is a member of @key, so the ids of stored rows would change"
-            )
-            return
         else:
-            yield WidenProperty(
+            refusal = None if self.is_difference else self._refusal(old, prop)
+            if refusal is not None:
+                yield refusal
+                return
+            changed = WidenProperty if is_widening(old, new) else RetypeProperty
+            yield changed(
                 self.price("rewrite"),
                 self.new.kind,
                 self.new.name,
@@ -134,6 +134,15 @@ class PropertyPlanner:
                 new.with_nullable(old.nullable),
             )
         yield from self._nullability_changed(old, prop)
+
+    def _refusal(self, old: PropType, prop: IrProperty) -> Step | None:
+        new = prop.prop_type
+        if not is_widening(old, new):
+            return self._unsupported_type(old, prop, _why_not_widened(old, new))
+        if changes_spelling(old, new) and self._is_in_key(prop):
+            why = "it is a member of @key, so the ids of stored rows would change"
+            return self._unsupported_type(old, prop, why)
+        return None
 
     def _is_in_key(self, prop: IrProperty) -> bool:
         return self.new.kind != "interface" and prop.property_id in key_members(self.new)

@@ -27,6 +27,7 @@ from omnigraph.schema.ir.model import (
 )
 from omnigraph.schema.language.quote import quote
 from omnigraph.schema.language.shape import Bound, ShapeConstraint
+from omnigraph.schema.language.spell import annotation_text, rule_text
 from omnigraph.schema.migration.cost import Price, Tier
 from omnigraph.values import PropType
 
@@ -262,6 +263,18 @@ class WidenProperty(
 
 
 @dataclass(frozen=True)
+class RetypeProperty(
+    PropertyStep,
+    kind="retype_property",
+    text="change type of {step.entity} from {previous_type} to {property_type}",
+):
+    """Values have another type, which not all of them may fit; only differences have this step."""
+
+    previous_type: PropType
+    property_type: PropType
+
+
+@dataclass(frozen=True)
 class RelaxProperty(
     PropertyStep, kind="relax_property", text="make property {step.entity} nullable"
 ):
@@ -348,7 +361,7 @@ class DropConstraint(ConstraintStep, kind="drop_constraint"):
     def _text(self) -> str:
         # Ids of stored rows could not be derived again, so a key never comes back.
         warning = " (cannot be undone)" if self.constraint.kind == "key" else ""
-        return f"drop {constraint_text(self.constraint)} of {self.entity}{warning}"
+        return f"drop {rule_text(self.constraint)} of {self.entity}{warning}"
 
 
 @dataclass(frozen=True)
@@ -361,8 +374,7 @@ class UpdateConstraintForm(ConstraintStep, kind="update_constraint_form"):
 
     def _text(self) -> str:
         return (
-            f"write {constraint_text(self.constraint)} of {self.entity} "
-            f"as {' and '.join(self.to_forms)}"
+            f"write {rule_text(self.constraint)} of {self.entity} as {' and '.join(self.to_forms)}"
         )
 
 
@@ -388,21 +400,6 @@ class UnsupportedChange(
 # -- spelling ------------------------------------------------------------------------------------
 
 
-def constraint_text(constraint: ShapeConstraint) -> str:
-    """Spell a constraint as a rule of a `.pg` text.
-
-    >>> constraint_text(ShapeConstraint("range", ("depth",), min=-50.0, max=4000))
-    '@range(depth, -50.0..4000)'
-    """
-    if constraint.kind == "range":
-        low = "" if constraint.min is None else str(constraint.min)
-        high = "" if constraint.max is None else str(constraint.max)
-        return f"@range({constraint.fields[0]}, {low}..{high})"
-    if constraint.kind == "check":
-        return f"@check({constraint.fields[0]}, {quote(constraint.pattern or '')})"
-    return f"@{constraint.kind}({', '.join(constraint.fields)})"
-
-
 def _constraint_json(constraint: ShapeConstraint) -> JsonObject:
     if constraint.kind == "range":
         low, high = Bound.of(constraint.min), Bound.of(constraint.max)
@@ -420,23 +417,13 @@ def _constraint_json(constraint: ShapeConstraint) -> JsonObject:
 
 def _shown(value: object) -> str:
     if isinstance(value, ShapeConstraint):
-        return constraint_text(value)
+        return rule_text(value)
     if isinstance(value, Cardinality):
         return f"{value.min}..{'' if value.max is None else value.max}"
     if isinstance(value, tuple):
-        notes = [_annotation_text(each) for each in value if isinstance(each, Annotation)]
+        notes = [annotation_text(each) for each in value if isinstance(each, Annotation)]
         return " ".join(notes) or ", ".join(map(str, value)) or "none"
     return str(value)
-
-
-def _annotation_text(annotation: Annotation) -> str:
-    if annotation.value is None:
-        return f"@{annotation.name}"
-    arguments = [
-        quote(annotation.value),
-        *(f"{name}={quote(text)}" for name, text in annotation.kwargs),
-    ]
-    return f"@{annotation.name}({', '.join(arguments)})"
 
 
 def _literal(value: DefaultValue) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema.values import codes
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.schema.values.row_errors import ErrorLog, RowErrors

@@ -23,7 +23,6 @@ A float has neither an exponent nor a trailing `.0`, and both zeros are `0`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -33,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.clock import CROCKFORD, Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.schema.values import codes
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.schema.values.json_batch import JsonBatch, Kind

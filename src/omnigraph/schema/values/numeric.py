@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema.values.row_errors import Mask
 from omnigraph.values import Scalar
 

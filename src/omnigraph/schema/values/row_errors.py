@@ -7,7 +7,6 @@ its column and, row by row, a message and a code or null.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.texts import without_depths
 
 Mask = npt.NDArray[np.bool_]

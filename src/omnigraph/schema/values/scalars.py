@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema.values import codes
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.schema.values.json_batch import JsonBatch, Kind

@@ -20,7 +20,6 @@ Arrow's own cast reads only some of these texts, and fails a whole column for on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema.values.row_errors import Mask, Rows
 
 Ints = npt.NDArray[np.int64]

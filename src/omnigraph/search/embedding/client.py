@@ -15,7 +15,7 @@ import importlib
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from omnigraph.search.embedding.errors import (
     EmbeddingUnreachableError,
     LocalModelError,
 )
-from omnigraph.search.embedding.http import Answer, NoAnswerError, post
 from omnigraph.search.embedding.vectors import Vectors, checked_vectors, mock_vectors
 from omnigraph.search.embedding.wire import (
     Role,
@@ -47,6 +46,7 @@ from omnigraph.search.embedding.wire import (
     error_message,
     wire_for,
 )
+from omnigraph.search.late import provider_http
 from omnigraph.texts import shown
 
 _PARALLEL_MAX: Final = 4
@@ -55,6 +55,8 @@ _JITTER_MAX: Final = 1.25
 """Jitter: waits are up to a quarter longer, so that clients do not retry all at once."""
 _QUERIES_MAX: Final = 256
 _TOO_MANY_REQUESTS: Final = 429
+
+_Outcome: TypeAlias = "provider_http.Answer | provider_http.NoAnswerError"
 
 
 class EmbeddingClient:
@@ -256,11 +258,11 @@ class _Attempts:
     def _patience(self) -> Patience:
         return self._config.patience
 
-    def run(self, request: WireRequest) -> Answer:
+    def run(self, request: WireRequest) -> provider_http.Answer:
         attempt = 1
         while True:
             outcome = self._once(request)
-            if isinstance(outcome, Answer) and 200 <= outcome.status < 300:
+            if isinstance(outcome, provider_http.Answer) and 200 <= outcome.status < 300:
                 return outcome
             if attempt >= self._patience.attempts or not _may_retry(outcome):
                 raise _failure(request, outcome)
@@ -272,21 +274,23 @@ class _Attempts:
                 _summary(outcome),
             )
 
-    def _once(self, request: WireRequest) -> Answer | NoAnswerError:
+    def _once(self, request: WireRequest) -> _Outcome:
         limit_s = min(self._patience.timeout_ms / 1000, self._left_s())
         if limit_s <= 0:
             raise self._late()
         try:
-            return post(request.url, headers=request.headers, body=request.body, limit_s=limit_s)
-        except NoAnswerError as error:
+            return provider_http.post(
+                request.url, headers=request.headers, body=request.body, limit_s=limit_s
+            )
+        except provider_http.NoAnswerError as error:
             if error.timed_out and self._left_s() <= 0:
                 raise self._late() from error
             return error
 
-    def _wait(self, attempt: int, outcome: Answer | NoAnswerError) -> None:
+    def _wait(self, attempt: int, outcome: _Outcome) -> None:
         delay_s = self._patience.backoff_ms / 1000 * 2 ** min(attempt - 1, _DOUBLINGS_MAX)
         delay_s *= self._clock.jitter(1.0, _JITTER_MAX)
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, provider_http.Answer):
             delay_s = max(delay_s, outcome.retry_after_s)
         if delay_s >= self._left_s():
             # The next attempt could not begin before the deadline: raise now.
@@ -305,20 +309,20 @@ class _Attempts:
         )
 
 
-def _may_retry(outcome: Answer | NoAnswerError) -> bool:
-    if isinstance(outcome, NoAnswerError):
+def _may_retry(outcome: _Outcome) -> bool:
+    if isinstance(outcome, provider_http.NoAnswerError):
         return True
     return outcome.status == _TOO_MANY_REQUESTS or outcome.status >= 500
 
 
-def _failure(request: WireRequest, outcome: Answer | NoAnswerError) -> Exception:
-    if isinstance(outcome, NoAnswerError):
+def _failure(request: WireRequest, outcome: _Outcome) -> Exception:
+    if isinstance(outcome, provider_http.NoAnswerError):
         return EmbeddingUnreachableError(request.url, str(outcome))
     return EmbeddingRequestError(outcome.status, error_message(outcome.body))
 
 
-def _summary(outcome: Answer | NoAnswerError) -> str:
-    if isinstance(outcome, NoAnswerError):
+def _summary(outcome: _Outcome) -> str:
+    if isinstance(outcome, provider_http.NoAnswerError):
         # The reason may contain the address of the request.
         return shown(str(outcome))
     return f"status {outcome.status}"

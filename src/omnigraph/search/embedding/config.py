@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
+from omnigraph.dataclass import dataclass
 from omnigraph.search.embedding.errors import (
     EmbeddingFunctionError,
     EmbeddingKeyMissingError,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
 import orjson
 
+from omnigraph.dataclass import dataclass
 from omnigraph.search.embedding.config import EmbeddingConfig, Provider
 from omnigraph.search.embedding.errors import EmbeddingResponseError
 

@@ -8,10 +8,11 @@ arm in its order, then what only later arms have, in theirs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from omnigraph.dataclass import dataclass
 
 Entities = NDArray[np.int64]
 

@@ -7,13 +7,14 @@ hash table over the node ids is built a few times only and memory stays bounded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from omnigraph.dataclass import dataclass
 from omnigraph.search.topology.csr import Ints, RowIds, build_csr, id_type
 from omnigraph.search.topology.row_numbers import Numbering, ascending, numbering_of, read_numbering
 from omnigraph.search.topology.topology import Topology, TopologyStates
@@ -101,6 +102,14 @@ class NodeIds:
         found: Ints = _positions(indices).astype(id_type(self.numbering.count))
         if dense_of is not None and len(dense_of):
             found = np.where(found >= 0, dense_of[found], found)
+        return found
+
+    def row_ids(self, ids: pa.Array) -> NDArray[np.int64]:
+        """Return row ids, -1 for ids that no live node has."""
+        dense = self.dense(pa.chunked_array([ids]))
+        found = np.full(len(dense), -1, np.int64)
+        is_known = dense >= 0
+        found[is_known] = self.numbering.row_ids(dense[is_known]).astype(np.int64)
         return found
 
     def _probed(self, ids: pa.ChunkedArray) -> Ints:

@@ -10,11 +10,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from omnigraph.dataclass import dataclass
 
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
 """Dense ids, positions or counts; 32 or 64 bits wide."""
@@ -53,6 +55,32 @@ class Csr:
         arrays = (self.indptr, self.neighbours, self.edges, self.loops)
         return sum(array.nbytes for array in arrays)
 
+    def spans(self, nodes: Ints) -> tuple[Ints, Ints]:
+        """Return where the steps of nodes begin, and how many each has."""
+        starts = self.indptr[nodes]
+        return starts, self.indptr[nodes + 1] - starts
+
+    def ends_at(self, positions: Ints) -> Ints:
+        """Return the neighbours that steps lead to."""
+        return self.neighbours[positions]
+
+    def edges_at(self, positions: Ints) -> Ints:
+        """Return the edges of steps."""
+        return self.edges[positions]
+
+    def ends_of(self, node: int) -> Ints:
+        """Return the neighbours of one node."""
+        return self.neighbours[self.indptr[node] : self.indptr[node + 1]]
+
+    def degrees(self, nodes: Ints | None) -> Ints:
+        """Count the steps of nodes, of all when `None`."""
+        return np.diff(self.indptr) if nodes is None else self.spans(nodes)[1]
+
+    def pair_counts(self, sources: Ints, targets: Ints) -> NDArray[np.int64]:
+        """Count the edges that lead from each source to its target."""
+        first, last = pair_range(self, sources, targets)
+        return last - first
+
     def step_starts(self) -> Ints:
         """Return the node at which each step starts: `indptr` written out, 4 bytes per edge."""
         counts = np.diff(self.indptr)
@@ -85,6 +113,22 @@ def id_type(count: int) -> np.dtype[np.signedinteger[Any]]:
     return np.dtype(np.int32 if count <= NARROW_MAX else np.int64)
 
 
+def spread(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """Return every position of the runs `starts[i] .. starts[i] + counts[i]`, with its run `i`."""
+    rows = np.repeat(np.arange(len(starts), dtype=id_type(len(starts))), counts)
+    return rows, spread_positions(starts, counts)
+
+
+def spread_positions(starts: Ints, counts: Ints) -> Ints:
+    """Return every position of the runs `starts[i] .. starts[i] + counts[i]`."""
+    before = np.cumsum(counts, dtype=np.int64)
+    total = int(before[-1]) if len(before) else 0
+    before -= counts
+    positions = np.repeat(starts - before, counts)
+    positions += np.arange(total, dtype=positions.dtype)
+    return positions
+
+
 def build_csr(
     starts: Ints,
     ends: Ints,
@@ -113,6 +157,36 @@ def build_csr(
         start_count=counts[0],
         same_type=same_type,
     )
+
+
+def build_both(
+    starts: Ints, ends: Ints, *, counts: tuple[int, int], same_type: bool
+) -> tuple[Csr, Csr]:
+    """Arrange edges by their start, and by their end.
+
+    Sorting takes most of the time, and two threads do it: in place, since a thread of its own
+    would allocate from memory of its own, which outlives it.
+    """
+    packings = [Packing.of(*both, len(starts)) for both in (counts, counts[::-1])]
+    packed = []
+    for packing, (one, other) in zip(packings, ((starts, ends), (ends, starts)), strict=True):
+        if packing is None:
+            return (
+                build_csr(starts, ends, counts=counts, same_type=same_type),
+                build_csr(ends, starts, counts=counts[::-1], same_type=same_type),
+            )
+        keys = np.empty(len(starts), np.uint64)
+        packing.pack(keys, one, other, np.arange(len(starts), dtype=id_type(len(starts))))
+        packed.append((packing, keys))
+    with ThreadPoolExecutor(max_workers=1) as second:
+        waiting = second.submit(packed[1][1].sort)
+        packed[0][1].sort()
+        waiting.result()
+    made = []
+    while packed:
+        packing, keys = packed.pop(0)
+        made.append(packing.sorted_csr(keys, same_type=same_type))
+    return made[0], made[1]
 
 
 @dataclass(frozen=True)
@@ -144,6 +218,10 @@ class Packing:
     def csr(self, keys: NDArray[np.uint64], *, same_type: bool, first: int = 0) -> Csr:
         """Arrange packed edges, whose starts count from node `first` on; uses up the array."""
         keys.sort()
+        return self.sorted_csr(keys, same_type=same_type, first=first)
+
+    def sorted_csr(self, keys: NDArray[np.uint64], *, same_type: bool, first: int = 0) -> Csr:
+        """Arrange packed edges that are sorted; uses up the array."""
         edges = self._tail(keys, self.edge_bits, self.counts[2])
         keys >>= np.uint64(self.edge_bits)
         has_parallel = bool((keys[1:] == keys[:-1]).any())
@@ -265,6 +343,22 @@ def pair_range(
     last = csr.indptr[sources + 1].astype(np.int64)
     low = _bisect(csr.neighbours, first, last, targets, right=False)
     return low, _bisect(csr.neighbours, low, last, targets, right=True)
+
+
+def find_in_csr(csr: Csr, sources: Ints, targets: Ints, edges: Ints) -> NDArray[np.int64]:
+    """Return the position of each edge among the steps from its source to its target, or -1.
+
+    Nodes that the adjacency does not have may be named.
+    """
+    is_known = (sources >= 0) & (targets >= 0) & (sources < csr.node_count)
+    found = np.full(len(sources), -1, np.int64)
+    known = np.flatnonzero(is_known)
+    first, last = pair_range(csr, sources[known], targets[known])
+    places = _bisect(csr.edges, first, last, edges[known], right=False)
+    is_there = places < last
+    is_there[is_there] = csr.edges[places[is_there]] == edges[known][is_there]
+    found[known[is_there]] = places[is_there]
+    return found
 
 
 def _bisect(

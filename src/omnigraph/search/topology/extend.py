@@ -16,11 +16,11 @@ correct:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from omnigraph.dataclass import dataclass
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.build import EdgeRows, NodeIds, TopologyHandles, read_edges
 from omnigraph.search.topology.csr import (

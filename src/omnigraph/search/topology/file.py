@@ -19,13 +19,13 @@ import mmap
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from omnigraph.dataclass import dataclass
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.csr import Csr
 from omnigraph.search.topology.row_numbers import Numbering
@@ -77,6 +77,11 @@ class TopologyFacts:
 
 def encode_topology(topology: Topology) -> bytes:
     """Return the content of the file."""
+    return b"".join(topology_pieces(topology))
+
+
+def topology_pieces(topology: Topology) -> Iterator[bytes | memoryview]:
+    """Yield the content of the file, without another copy of the arrays."""
     facts = TopologyFacts(
         topology.states,
         topology.sources,
@@ -86,7 +91,7 @@ def encode_topology(topology: Topology) -> bytes:
         topology.dangling,
     )
     sections = {name: Section.of(array) for name, array in _arrays(topology).items()}
-    return b"".join(encoded_pieces(facts, sections))
+    return encoded_pieces(facts, sections)
 
 
 def encoded_pieces(

@@ -22,7 +22,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.build import TopologyHandles, build_topology
 from omnigraph.search.topology.extend import extend_topology
-from omnigraph.search.topology.file import DamagedTopologyError, TopologyFile, encode_topology
+from omnigraph.search.topology.file import DamagedTopologyError, TopologyFile, topology_pieces
 from omnigraph.search.topology.topology import Topology, TopologyStates
 from omnigraph.search.topology.traverse import Guard
 from omnigraph.store import Store
@@ -63,6 +63,16 @@ class TopologyStore:
         except OmnigraphError:
             return False
 
+    def local_base(self, edge: TableState) -> Topology | None:
+        """Map the file of these edges that fits best; None when there is none, or it is far away.
+
+        Files of object stores are not mapped but read, which takes longer than a few look-ups.
+        """
+        if not self._store.settings.root.is_local:
+            return None
+        found = itertools.chain(self._stored(edge), self._stored_bases(edge))
+        return next(found, None)
+
     def load_or_build(
         self,
         handles: TopologyHandles,
@@ -86,12 +96,16 @@ class TopologyStore:
         for base in tried:
             extended = extend_topology(base, handles, states, guard=guard)
             if extended is not None:
-                if _is_far_from(extended, base):
-                    self.save(extended)
+                self.save_if_far(extended, base)
                 return extended
         built = build_topology(handles, states, guard=guard)
         self.save(built)
         return built
+
+    def save_if_far(self, topology: Topology, base: Topology) -> None:
+        """Write the file of a topology, unless it differs little from that of another state."""
+        if _is_far_from(topology, base):
+            self.save(topology)
 
     def save(self, topology: Topology) -> bool:
         """Write the file of a topology, unless it is small; return whether it was written."""
@@ -99,7 +113,7 @@ class TopologyStore:
             return False
         path = topology_path(topology.states.edge)
         try:
-            self._store.objects.put(path, encode_topology(topology))
+            self._store.objects.put_pieces(path, topology_pieces(topology))
         except OmnigraphError as error:
             _log.warning("could not store the topology %s: %s", path, error)
             return False

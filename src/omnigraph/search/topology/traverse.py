@@ -14,13 +14,21 @@ occur in several rows, and every result is per row. A *step* is one edge record 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.search.topology.csr import Csr, Ints, Mask, id_type, pair_range, sorted_distinct
+from omnigraph.dataclass import dataclass
+from omnigraph.search.topology.csr import (
+    Ints,
+    Mask,
+    id_type,
+    sorted_distinct,
+    spread,
+    spread_positions,
+)
+from omnigraph.search.topology.patched import Part
 
 LoopEnd: TypeAlias = Literal["target", "source"]
 
@@ -28,7 +36,6 @@ _NODES_PER_VALUE_MAX: Final = 32
 """Up to this many nodes per value marking is faster than sorting: it visits every node once."""
 _MARKS_MAX: Final = 1 << 25
 """Bytes of marks that a search from several nodes at once may use."""
-_ROWS_PER_CHUNK_MAX: Final = 1 << 22
 _STEPS_AT_ONCE_MAX: Final = 1 << 20
 """Steps of a search between two calls of its guard."""
 
@@ -71,7 +78,7 @@ class _Range:
 class Adjacency:
     """Which edges a hop may take: one direction, or both as one union."""
 
-    parts: tuple[Csr, ...]
+    parts: tuple[Part, ...]
     """One, or for undirected hops the outgoing and the incoming edges."""
     same_type: bool
     target_count: int
@@ -134,43 +141,10 @@ def has_neighbour(adjacency: Adjacency, nodes: Ints) -> Mask:
     return found
 
 
-def weight_sums(
-    adjacency: Adjacency,
-    nodes: Ints,
-    weight_of_target: Ints | Mask,
-    *,
-    guard: Guard = UNGUARDED,
-) -> NDArray[np.int64]:
-    """Add up the weights at the ends of the steps of every start node; in one direction only.
-
-    Steps are written out in chunks, so memory does not grow with them. Narrow weights are faster:
-    random access to them is most of the work.
-    """
-    (part,) = adjacency.parts
-    sums = np.zeros(len(nodes), dtype=np.int64)
-    for chunk in chunks(adjacency, nodes, rows_max=_ROWS_PER_CHUNK_MAX):
-        guard.check()
-        starts = nodes[chunk]
-        first, last = part.indptr[starts], part.indptr[starts + 1]
-        counts = last - first
-        used = np.flatnonzero(counts)
-        if not len(used):
-            continue
-        if bool((first[1:] == last[:-1]).all()):
-            ends = part.neighbours[first[0] : last[-1]]
-        else:
-            ends = part.neighbours[_spread_places(first, counts)]
-        offsets = np.cumsum(counts, dtype=np.int64) - counts
-        found = np.take(weight_of_target, ends)
-        sums[chunk.start + used] = np.add.reduceat(found, offsets[used], dtype=np.int64)
-    return sums
-
-
-def _part_degrees(part: Csr, nodes: Ints | None) -> Ints:
+def _part_degrees(part: Part, nodes: Ints | None) -> Ints:
     if nodes is None or _is_everything(nodes, part.node_count):
-        return np.diff(part.indptr)
-    counts: Ints = part.indptr[nodes + 1] - part.indptr[nodes]
-    return counts
+        return part.degrees(None)
+    return part.degrees(nodes)
 
 
 def _is_everything(nodes: Ints, count: int) -> bool:
@@ -178,11 +152,10 @@ def _is_everything(nodes: Ints, count: int) -> bool:
     return len(nodes) == count and bool((nodes[1:] > nodes[:-1]).all())
 
 
-def _loop_records(part: Csr, nodes: Ints | None) -> NDArray[np.int64]:
+def _loop_records(part: Part, nodes: Ints | None) -> NDArray[np.int64]:
     counts = np.zeros(part.node_count, dtype=np.int64)
     if len(part.loops):
-        low, high = pair_range(part, part.loops, part.loops)
-        counts[part.loops] = high - low
+        counts[part.loops] = part.pair_counts(part.loops, part.loops)
     return counts if nodes is None else counts[nodes]
 
 
@@ -209,7 +182,7 @@ def steps(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED) -> Ste
         for number, part in enumerate(adjacency.parts)
     ]
     rows, ends, edges = (np.concatenate(arrays) for arrays in zip(*taken, strict=True))
-    order = _row_order(rows, edges, edge_count=adjacency.edge_count)
+    order = _row_order(rows, edges)
     return Steps(rows[order], ends[order], edges[order])
 
 
@@ -220,7 +193,7 @@ def neighbours(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED) -
     if len(adjacency.parts) == 1:
         part = adjacency.parts[0]
         rows, positions = _positions(part, nodes)
-        ends = part.neighbours[positions]
+        ends = part.ends_at(positions)
         if part.has_parallel:
             # Equal neighbours of one row are next to each other.
             first = np.ones(len(rows), dtype=np.bool_)
@@ -249,58 +222,40 @@ def has_edge(adjacency: Adjacency, sources: Ints, targets: Ints) -> Mask:
     """Return for each pair whether an edge leads from the source to the target."""
     found = np.zeros(len(sources), dtype=np.bool_)
     for part in adjacency.parts:
-        low, high = pair_range(part, sources, targets)
-        found |= high > low
+        found |= part.pair_counts(sources, targets) > 0
     return found
 
 
-def _part_steps(part: Csr, nodes: Ints, *, skip_loops: bool) -> tuple[Ints, Ints, Ints]:
+def _part_steps(part: Part, nodes: Ints, *, skip_loops: bool) -> tuple[Ints, Ints, Ints]:
     rows, positions = _positions(part, nodes)
-    ends = part.neighbours[positions]
-    edges = part.edges[positions]
+    ends, edges = part.ends_at(positions), part.edges_at(positions)
     if skip_loops and len(part.loops):
         other = ends != nodes[rows]
         rows, ends, edges = rows[other], ends[other], edges[other]
     return rows, ends, edges
 
 
-def _part_ends(part: Csr, nodes: Ints) -> Ints:
+def _part_ends(part: Part, nodes: Ints) -> Ints:
     if len(nodes) == 1:
-        return part.neighbours[part.indptr[nodes[0]] : part.indptr[nodes[0] + 1]]
-    starts = part.indptr[nodes]
-    return part.neighbours[_spread_places(starts, part.indptr[nodes + 1] - starts)]
+        return part.ends_of(int(nodes[0]))
+    return part.ends_at(spread_positions(*part.spans(nodes)))
 
 
-def _positions(part: Csr, nodes: Ints) -> tuple[Ints, Ints]:
-    starts = part.indptr[nodes]
-    return _spread(starts, part.indptr[nodes + 1] - starts)
+def _positions(part: Part, nodes: Ints) -> tuple[Ints, Ints]:
+    return spread(*part.spans(nodes))
 
 
-def _spread(starts: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Return every position of the runs `starts[i] .. starts[i] + counts[i]`, with its run `i`."""
-    rows = np.repeat(np.arange(len(starts), dtype=id_type(len(starts))), counts)
-    return rows, _spread_places(starts, counts)
-
-
-def _spread_places(starts: Ints, counts: Ints) -> Ints:
-    before = np.cumsum(counts, dtype=np.int64)
-    total = int(before[-1]) if len(before) else 0
-    before -= counts
-    positions = np.repeat(starts - before, counts)
-    positions += np.arange(total, dtype=positions.dtype)
-    return positions
-
-
-def _row_order(rows: Ints, edges: Ints, *, edge_count: int) -> Ints:
-    keys = rows.astype(np.int64) * max(edge_count, 1) + edges
+def _row_order(rows: Ints, edges: Ints) -> Ints:
+    # Edges without a live end are numbered too: the largest number may exceed the count of steps.
+    keys = rows.astype(np.int64) * (int(edges.max(initial=0)) + 1) + edges
     return np.argsort(keys, kind="stable")
 
 
-def _pair_keys(part: Csr, nodes: Ints, width: int) -> NDArray[np.int64]:
+def _pair_keys(part: Part, nodes: Ints, width: int) -> NDArray[np.int64]:
     rows, positions = _positions(part, nodes)
     keys = rows.astype(np.int64)
     keys *= width
-    keys += part.neighbours[positions]
+    keys += part.ends_at(positions)
     return keys
 
 
@@ -518,7 +473,7 @@ def _next_keys(adjacency: Adjacency, rows: Ints, nodes: Ints, guard: Guard) -> N
     for part in adjacency.parts:
         guard.expect(int(_part_degrees(part, nodes).sum()))
         owners, positions = _positions(part, nodes)
-        found.append(rows[owners] * width + part.neighbours[positions])
+        found.append(rows[owners] * width + part.ends_at(positions))
     return found[0] if len(found) == 1 else np.concatenate(found)
 
 
@@ -527,5 +482,5 @@ def _per_row(found: Reached, row_of: Ints, start_count: int, guard: Guard) -> Re
     counts = np.bincount(found.rows, minlength=start_count)
     firsts = np.cumsum(counts) - counts
     guard.expect(int(counts[row_of].sum()))
-    rows, positions = _spread(firsts[row_of], counts[row_of])
+    rows, positions = spread(firsts[row_of], counts[row_of])
     return Reached(rows, found.nodes[positions])

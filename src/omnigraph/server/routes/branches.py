@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.graph import Job, MergeResult
+from omnigraph.graph import Job, MergeResult, require_queries_hold
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
+from omnigraph.server.errors import ClusterOwnsSchemaError
 from omnigraph.server.http.decode import branch_name
-from omnigraph.server.routes.shapes import NAMESPACE, commit_shape
+from omnigraph.server.routes.shapes import NAMESPACE, commit_shape, steps_shape
 from omnigraph.wire.requests import BranchCreateRequest, BranchMergeRequest
 
 BYTES: Final = 256
@@ -69,6 +71,8 @@ async def merge(call: Call) -> Response:
     with call.admitted(BYTES):
         result = await call.run(lambda: _merge(call, request, source, target))
     shape: dict[str, Any] = result.to_json()
+    if result.schema_changes.steps:
+        shape["schema_changes"] = steps_shape(result.schema_changes)
     if result.commit is not None:
         shape["commit"] = commit_shape(result.commit)
     if request.delete_branch and not request.dry_run:
@@ -89,6 +93,9 @@ def _merge(call: Call, request: BranchMergeRequest, source: str, target: str) ->
             target,
             strategy=request.strategy,
             prefer=request.prefer,
+            schema=request.schema,
+            allow_data_loss=request.allow_data_loss,
+            check_schema=partial(require_may_take, call, target),
             resolve_file=None if request.resolutions is None else Path(file.name),
             dry_run=request.dry_run,
             message=request.message,
@@ -97,6 +104,17 @@ def _merge(call: Call, request: BranchMergeRequest, source: str, target: str) ->
             actor_id=call.actor,
             job=Job(NAMESPACE, "merge"),
         )
+
+
+def require_may_take(call: Call, target: str, schema: str) -> None:
+    """Refuse a schema that a schema apply on the target would refuse."""
+    call.authorize("schema_apply", target_branch=target)
+    call.served.require_no_export()
+    if target != MAIN:
+        return
+    if call.served.is_in_cluster:
+        raise ClusterOwnsSchemaError
+    require_queries_hold(call.served.queries, schema)
 
 
 async def _deleted(call: Call, name: str) -> str | None:

@@ -33,7 +33,7 @@ def feed_bytes(page: FeedPage) -> bytes:
     """Return a page as an Arrow stream."""
     rows = [_row(block.cause, change) for block in page.blocks for change in block.changes]
     rest = page.to_json() | {
-        "blocks": [{"cause": block.cause, "rows": len(block.changes)} for block in page.blocks]
+        "blocks": [block.header() | {"rows": len(block.changes)} for block in page.blocks]
     }
     schema = SCHEMA.with_metadata({ENVELOPE: orjson.dumps(rest)})
     return stream_bytes(pa.Table.from_pylist(rows, schema))

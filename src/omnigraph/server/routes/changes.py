@@ -92,6 +92,7 @@ async def poll(call: Call) -> Response:
         start=query.start,
         page_token=query.page_token,
         limit=limit,
+        schema_changes=query.schema_changes,
     )
     graph = call.served.graph
     form = accepted(call.request.headers.get("accept", ""), (JSON, ARROW))

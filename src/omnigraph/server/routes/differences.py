@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from typing import Any, Final
 
 import orjson
@@ -30,7 +31,7 @@ from omnigraph.server.errors import ForbiddenError, RequestError
 from omnigraph.server.http.decode import branch_name
 from omnigraph.server.http.streams import NDJSON, chunked
 from omnigraph.server.routes.answers import accepted
-from omnigraph.server.routes.branches import BYTES
+from omnigraph.server.routes.branches import BYTES, require_may_take
 from omnigraph.server.routes.export import line_stream
 from omnigraph.server.routes.shapes import NAMESPACE, commit_shape
 from omnigraph.wire.requests import ConflictsQuery, DiffQuery, RevertRequest
@@ -49,7 +50,7 @@ async def diff(call: Call) -> Response:
     """Return what differs between two states."""
     query = call.query(DiffQuery)
     graph = call.served.graph
-    before, after = await _readable(call, query.from_), await _readable(call, query.to)
+    before, after = await readable(call, query.from_), await readable(call, query.to)
     skip = _skipped(query.page_token, before["graph_commit_id"], after["graph_commit_id"])
     selection = Selection.of(query.kind or None, query.type or None, query.op or None)
 
@@ -60,8 +61,9 @@ async def diff(call: Call) -> Response:
     if accepted(call.request.headers.get("accept", ""), (JSON, _LINES)) == _LINES:
         return await line_stream(call, lambda: _lines(changes()), media_type=NDJSON)
     limit = _limit(query.limit)
-    page = await call.run(lambda: list(islice(changes(), skip, skip + limit + 1)))
-    shape: dict[str, Any] = {"from": _shown(before), "to": _shown(after), "changes": page[:limit]}
+    header, page = await call.run(lambda: _changes_page(changes(), skip, limit))
+    shape: dict[str, Any] = {"from": shown(before), "to": shown(after), **header}
+    shape["changes"] = page[:limit]
     if len(page) > limit:
         token = [before["graph_commit_id"], after["graph_commit_id"], skip + limit]
         shape["next_page_token"] = _token(token)
@@ -108,6 +110,7 @@ async def revert(call: Call) -> Response:
                 commit_id,
                 branch=branch,
                 prefer=request.prefer,
+                check_schema=partial(require_may_take, call, branch),
                 actor_id=call.actor,
                 message=request.message,
                 properties=request.properties,
@@ -138,7 +141,7 @@ async def _require_readable_commit(call: Call, commit_id: str, branch: str) -> N
 # -- refs -----------------------------------------------------------------------------------------
 
 
-async def _readable(call: Call, name: str) -> dict[str, str]:
+async def readable(call: Call, name: str) -> dict[str, str]:
     """Find what a ref means, and decide about it; so also about a branch that does not exist."""
     try:
         found = await call.run(_ref, call.served.graph, name)
@@ -191,7 +194,8 @@ def _number(name: str, kind: str) -> int:
     return int(name)
 
 
-def _shown(found: dict[str, str]) -> dict[str, str]:
+def shown(found: dict[str, str]) -> dict[str, str]:
+    """Return a ref as answers show it."""
     return {"ref": found["ref"], "graph_commit_id": found["graph_commit_id"]}
 
 
@@ -220,6 +224,18 @@ def _skipped(token: str | None, *bound: str) -> int:
     if given != list(bound) or type(skip) is not int or not 0 <= skip <= _SKIPPED_MAX:
         raise RequestError("cursor rejected: it belongs to another list")
     return skip
+
+
+def _changes_page(
+    items: Iterator[dict[str, Any]], skip: int, limit: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what the list begins with, and the changes of one page and the one after it."""
+    first = next(items, None)
+    if first is None:
+        return {}, []
+    is_header = "schema_changes" in first
+    changes = items if is_header else chain([first], items)
+    return first if is_header else {}, list(islice(changes, skip, skip + limit + 1))
 
 
 def _page(lines: Iterator[str], skip: int, limit: int) -> tuple[list[Any], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, overload
 
-from omnigraph.graph import GraphCommit
+from omnigraph.graph import GraphCommit, MigrationPlan
 
 NAMESPACE: Final = "http"
 """Where the lineage of commits has the jobs of a server."""
@@ -24,3 +24,8 @@ def commit_shape(commit: GraphCommit | None) -> dict[str, Any] | None:
     if commit.properties:
         shape["properties"] = dict(commit.properties)
     return shape
+
+
+def steps_shape(plan: MigrationPlan) -> list[dict[str, Any]]:
+    """Return the steps of a plan, each with its line for people."""
+    return [{**step.to_json(), "text": step.render()} for step in plan.steps]

@@ -6,13 +6,20 @@ A name that is unknown and one that the caller may not invoke give the same answ
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.responses import Response
 
-from omnigraph.graph import QuerySelectionError, StoredQuery, require_kind
+from omnigraph.graph import QuerySelectionError, SourceError, StoredQuery, require_kind
 from omnigraph.names import MAIN
 from omnigraph.server.call import Call, json_answer
-from omnigraph.server.errors import ForbiddenError, RequestError, StoredQueryNotFoundError
+from omnigraph.server.errors import (
+    ForbiddenError,
+    RequestError,
+    StoredQueryNotFoundError,
+    StoredQueryUnfitError,
+)
 from omnigraph.server.http.decode import BODY_MAX, branch_name, read_body
 from omnigraph.server.routes.query import (
     ReadOptions,
@@ -71,19 +78,33 @@ async def _invoke(
         call.authorize("read", branch=branch)
         _note(call, stored)
         options = ReadOptions(strict_params=request.strict_params)
-        return await read(call, text, stored.name, params, target, options=options)
+        with _fitting(stored, branch):
+            return await read(call, text, stored.name, params, target, options=options)
     branch = branch_name(request.branch)
     call.authorize("change", branch=branch)
     _note(call, stored)
-    return await change(
-        call,
-        text,
-        stored.name,
-        params,
-        branch=branch,
-        expected_head=expected_head,
-        request=request,
-    )
+    with _fitting(stored, branch):
+        return await change(
+            call,
+            text,
+            stored.name,
+            params,
+            branch=branch,
+            expected_head=expected_head,
+            request=request,
+        )
+
+
+@contextmanager
+def _fitting(stored: StoredQuery, branch: str) -> Iterator[None]:
+    """Name the branch when a stored query does not compile against its schema.
+
+    It compiles against that of `main`; another branch, or an older state, may have another one.
+    """
+    try:
+        yield
+    except SourceError as error:
+        raise StoredQueryUnfitError(stored.name, branch, str(error)) from error
 
 
 def _find(call: Call) -> StoredQuery:

@@ -136,9 +136,10 @@ class SparkRows:
     def vector_notes(self) -> Iterator[EmbedNotes]:
         """Yield which vectors the tasks have made, part by part."""
         for staged in self._staged.types().values():
+            node = staged.entity_type
             for part in staged.parts:
-                if part.embedded is not None:
-                    yield from notes_in(self._context.files, part.embedded, staged.entity_type.name)
+                if part.embedded is not None and isinstance(node, NodeType):
+                    yield from notes_in(self._context.files, part.embedded, node)
 
     @property
     def _framed(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.schema import EntityType, NodeType
+from omnigraph.schema.vector_key import VectorKey
 from omnigraph.spark.load.vector_cache import SharedVectors
 from omnigraph.spark.task_store import task_store
 from omnigraph.store.errors import StorageError
@@ -96,10 +97,10 @@ def _tables(notes: EmbedNotes) -> Iterator[pa.Table]:
         (notes.ids, notes.hashes),
         (notes.forgotten, pa.nulls(len(notes.forgotten), pa.utf8())),
     ):
-        yield pa.table([pa.repeat(notes.property_name, len(ids)), ids, hashes], schema=_NOTES)
+        yield pa.table([pa.repeat(notes.key.property_name, len(ids)), ids, hashes], schema=_NOTES)
 
 
-def notes_in(files: SideFiles, path: str, type_name: str) -> Iterator[EmbedNotes]:
+def notes_in(files: SideFiles, path: str, node: NodeType) -> Iterator[EmbedNotes]:
     """Read the notes that a task has written about its vectors."""
     table = files.read(path)
     for name in table["property"].unique().to_pylist():
@@ -107,8 +108,7 @@ def notes_in(files: SideFiles, path: str, type_name: str) -> Iterator[EmbedNotes
         made = own.filter(own["text_hash"].is_valid())
         given = own.filter(own["text_hash"].is_null())
         yield EmbedNotes(
-            type_name,
-            name,
+            VectorKey.of(node, name),
             ids=_array(made, "id"),
             hashes=_array(made, "text_hash"),
             forgotten=_array(given, "id"),

@@ -2,8 +2,10 @@
 
 1. The feed follows the chain of first parents of a branch, oldest first, as
    `omnigraph.changes.feed` does; what a merge brought in are the changes of the merge.
-2. Both ends of a range are part of it. The columns are those of the schema at its end; a commit in
-   the range that changed the columns of a type is refused, whatever is selected.
+2. Both ends of a range are part of it. The columns are those of the schema at its end. A commit in
+   the range that changed the columns of a type is refused, whatever is selected, unless such
+   commits are asked for: then all rows are read as these columns, in frames of all types as those
+   of the commit. What a row did not have is what the schema change gave it.
 3. Every version that a task will open is opened here first. What cleanup has taken is then a gap
    that names its commit, before any task has started.
 4. Commits that only rearrange files are not looked at: they changed nothing.
@@ -12,18 +14,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from omnigraph.changes.commit_changes import ParentlessCommitError
-from omnigraph.changes.diff import ChangeGapError, TypePair, changed_pairs, handles_of
+from omnigraph.changes.diff import ChangeGapError, changed_pairs, handles_of
+from omnigraph.changes.feed import SchemaChanges
 from omnigraph.changes.table_changes import differing_fragments
+from omnigraph.changes.type_pairs import TypePair
 from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.snapshot import open_entry
-from omnigraph.names import TableKey
+from omnigraph.names import TableKey, choice
+from omnigraph.schema import read_ir
+from omnigraph.schema.ir.aliases import Aliases
+from omnigraph.schema.mapping import TypeMapping, map_type
 from omnigraph.spark.change_rows import (
     CAUSE,
     ChangeSlice,
@@ -31,8 +38,10 @@ from omnigraph.spark.change_rows import (
     FeedFrame,
     SlicesPartition,
     read_slices,
+    viewed,
 )
 from omnigraph.spark.source.options import (
+    SCHEMA_CHANGES,
     SourceOptionError,
     SourceOptions,
     feed_subject,
@@ -47,6 +56,7 @@ from omnigraph.store.errors import DatasetVersionNotFoundError
 if TYPE_CHECKING:
     from omnigraph.manifest import Entry, GraphCommit, Snapshot
     from omnigraph.manifest.history import History
+    from omnigraph.manifest.rows import AcceptedSchema
     from omnigraph.schema import EntityType
     from omnigraph.store.records import FragmentInfo
 
@@ -66,6 +76,9 @@ class FeedScan:
     """Kind and name of the one type."""
     location: str | None = None
     """The dataset of that type, which keeps its place when the type is renamed."""
+    schema_changes: SchemaChanges = SchemaChanges.REFUSE
+    declared: tuple[EntityType, AcceptedSchema] | None = None
+    """That type, and the schema in which it is declared so."""
 
     def takes(self, entry: Entry | None) -> bool:
         """Whether changes of a dataset are read."""
@@ -75,13 +88,15 @@ class FeedScan:
 def plan_feed(options: SourceOptions, pin: Pin) -> FeedScan:
     """Check what a read of changes asks for, on the snapshot whose schema it has."""
     subject = feed_subject(options)
+    wish = choice(SchemaChanges, options[SCHEMA_CHANGES] or "refuse", f"`{SCHEMA_CHANGES}`")
     snapshot = open_pinned(pin)
     if subject is None:
         refuse_options(options, "readChangeFeed without `node` or `edge`", ("columns",))
-        return FeedScan(pin, FeedFrame.of_all())
+        return FeedScan(pin, FeedFrame.of_all(), schema_changes=wish)
     entity_type = find_type(snapshot, *subject)
     frame = FeedFrame.of_type(entity_type, _columns(options, entity_type))
-    return FeedScan(pin, frame, subject, snapshot.entry(entity_type.table_key).location)
+    location = snapshot.entry(entity_type.table_key).location
+    return FeedScan(pin, frame, subject, location, wish, (entity_type, snapshot.schema))
 
 
 def _columns(options: SourceOptions, entity_type: EntityType) -> tuple[str, ...]:
@@ -212,24 +227,56 @@ def _slices(scan: FeedScan, history: History, commit: GraphCommit) -> list[Chang
         raise ParentlessCommitError(commit.graph_commit_id)
     before = history.snapshot_of_commit(commit.parent_commit_id)
     after = history.snapshot_of_commit(commit.graph_commit_id)
-    pairs = list(changed_pairs(before, after, refuse_new_types=True))
+    pairs = list(changed_pairs(before, after, boundary=scan.schema_changes.boundary))
     pairs.sort(key=lambda pair: (TableKey(pair.table_key).is_edge, pair.table_key))
     return [
         one
         for pair in pairs
         if scan.takes(pair.after or pair.before)
-        for one in _slices_of(pair, before, after, _told(commit))
+        for one in _slices_of(scan, pair, before, after, _told(commit))
     ]
 
 
 def _slices_of(
-    pair: TypePair, before: Snapshot, after: Snapshot, commit: FeedCommit
+    scan: FeedScan, pair: TypePair, before: Snapshot, after: Snapshot, commit: FeedCommit
 ) -> Iterator[ChangeSlice]:
-    differing = differing_fragments(*handles_of(pair, before, after))
+    shown = _shown(scan, pair, before, after)
+    old, new = handles_of(pair, before, after)
+    differing = differing_fragments(viewed(old, shown.before), viewed(new, shown.after))
     if pair.after is not None and differing.are_only_added:
-        yield from _inserts(commit, pair.entity_type, pair.after, differing.only_after)
+        added = _inserts(commit, shown.entity_type, pair.after, differing.only_after)
+        yield from (replace(one, after_view=shown.after) for one in added)
         return
-    yield ChangeSlice(commit, pair.entity_type, *pair.versions, differing.rows)
+    yield ChangeSlice(
+        commit,
+        shown.entity_type,
+        *pair.versions,
+        differing.rows,
+        before_view=shown.before,
+        after_view=shown.after,
+    )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The type as which the rows of both sides are shown, and how they become it."""
+
+    entity_type: EntityType
+    before: TypeMapping | None = None
+    after: TypeMapping | None = None
+
+
+def _shown(scan: FeedScan, pair: TypePair, before: Snapshot, after: Snapshot) -> _Shown:
+    if scan.schema_changes is SchemaChanges.REFUSE:
+        return _Shown(pair.entity_type)
+    wanted, schema = scan.declared or (pair.entity_type, after.schema)
+    schemas = {each.schema_hash: each for each in (before.schema, after.schema, schema)}
+    aliases = Aliases.of(*(read_ir(each.ir) for each in schemas.values()))
+    old, new = (
+        None if side is None else map_type(side, wanted, aliases)
+        for side in (pair.sides.before, pair.sides.after)
+    )
+    return _Shown(wanted, old, new)
 
 
 def _inserts(

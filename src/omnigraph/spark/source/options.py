@@ -22,7 +22,11 @@ STORAGE_PREFIX: Final = "storage."
 _SUBJECTS: Final = ("node", "edge", "query", "system")
 FEED: Final = "readChangeFeed"
 FOLLOW: Final = "follow"
-FEED_PLACES: Final = ("startingVersion", "endingVersion", "maxCommitsPerTrigger")
+SCHEMA_CHANGES: Final = "schemaChanges"
+FEED_PLACES: Final = (
+    *("startingVersion", "endingVersion", "maxCommitsPerTrigger"),
+    SCHEMA_CHANGES,
+)
 _READING: Final = (
     "branch",
     "versionAsOf",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import lance
 from lance import LanceOperation, Transaction
 from lance.commit import CommitConflictError
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import PathFlusher
 from omnigraph.store.errors import (
@@ -19,6 +21,8 @@ from omnigraph.store.errors import (
     MisplacedCommitError,
     StagedFilesLostError,
     StaleBaseError,
+    StorageError,
+    StorageFullError,
 )
 from omnigraph.store.lance.errors import certain_error, lance_failures, reason_of, write_error
 from omnigraph.store.lance.handle import LanceHandle
@@ -33,15 +37,22 @@ from omnigraph.store.records import (
     StagedFile,
     StagedTransaction,
 )
+from omnigraph.store.uri import Root
 
 _FILES_CHECKED_ONE_BY_ONE_MAX: Final = 16
 _INLINE_KINDS: Final = frozenset({OperationKind.APPEND, OperationKind.UPDATE})
 """Kinds whose transaction file is never read: every version carries its transaction inside.
 
 The file is a copy. Without it, or with an empty one, the version can be read, named, written upon,
-rebased over and cleaned up (guard tests), so it is not flushed. Compactions are another matter: the
-library cannot rebuild all of them, and then the file is read.
+rebased over and cleaned up (guard tests), so it is not flushed, and on a local disk it is removed:
+a quarter of the files of a small commit would be such copies. On an object store that would be one
+more request for each commit. Compactions are another matter: the library cannot rebuild all of
+them, and then the file is read.
 """
+
+
+_KEEPING_FRAGMENTS: Final = (OperationKind.APPEND, OperationKind.UPDATE)
+"""Transactions that leave all fragments as they are which they do not name."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +63,7 @@ class LanceCommitter:
     objects: ObjectStore
     flusher: PathFlusher
     ledger: Ledger
-    is_local: bool
+    root: Root
 
     def verify_files(self, staged: StagedTransaction) -> None:
         """Check that every staged file exists with its size."""
@@ -64,7 +75,17 @@ class LanceCommitter:
             or (file.size is not None and sizes[file.path] != file.size)
         )
         if problems:
+            self._require_space(staged, sizes)
             raise StagedFilesLostError(path=staged.base.location, problems=problems)
+
+    def _require_space(self, staged: StagedTransaction, sizes: Mapping[str, int]) -> None:
+        """Raise if there is no space for what files lack: the library does not always tell."""
+        if not self.root.is_local:
+            return
+        missing = sum((file.size or 0) - sizes.get(file.path, 0) for file in staged.files)
+        if shutil.disk_usage(self.root.local_path()).free < missing:
+            reason = f"{missing} bytes of new files were not written"
+            raise StorageFullError(path=staged.base.location, reason=reason)
 
     def commit(self, staged: StagedTransaction, *, exact: bool = True) -> CommittedRange:
         """Commit once."""
@@ -74,6 +95,8 @@ class LanceCommitter:
         handle = self._base(base)
         if exact:
             self._check_head(base)
+        else:
+            self._check_packs(base)
         try:
             achieved = lance.LanceDataset.commit(
                 handle.dataset, transaction, max_retries=0, storage_options=self.opener.options
@@ -82,9 +105,14 @@ class LanceCommitter:
             self._after_failed_commit(staged, error)
             return self._settled(staged, staged.intended_version)
         committed = self._settled(staged, achieved.version, opened=achieved)
-        is_extension = staged.kind is OperationKind.APPEND and achieved.version == base.version + 1
+        is_next = achieved.version == base.version + 1
         at = DatasetVersion(base.location, base.branch, achieved.version)
-        self.opener.remember(achieved, at, extends=handle if is_extension else None)
+        self.opener.remember(
+            achieved,
+            at,
+            extends=handle if is_next and staged.kind in _KEEPING_FRAGMENTS else None,
+            changed_fragments=_changed_fragments(transaction),
+        )
         if exact and committed.version != staged.intended_version:
             raise MisplacedCommitError(
                 path=base.location,
@@ -99,7 +127,7 @@ class LanceCommitter:
         self, location: str, *, branch: str | None = None, version: int, uuid: str
     ) -> CommittedRange:
         """Append a version whose content is that of `version`."""
-        handle = self.opener.open(location, branch=branch, version=version)
+        handle = self._loose(DatasetVersion(location, branch, version))
         head = self.opener.head_version(location, branch=branch)
         transaction = Transaction(
             read_version=head, operation=LanceOperation.Restore(version), uuid=uuid
@@ -123,11 +151,11 @@ class LanceCommitter:
 
     def open_staged(self, staged: StagedTransaction) -> LanceHandle:
         """Read what a staged transaction would make, without moving a head."""
-        base = staged.base
+        base, transaction = staged.base, transaction_of(staged)
         try:
             detached = lance.LanceDataset.commit(
-                self.opener.at(base).dataset,
-                transaction_of(staged),
+                self._loose(base).dataset,
+                transaction,
                 # Lance draws the version number and needs a second try when it is taken.
                 detached=True,
                 storage_options=self.opener.options,
@@ -135,31 +163,37 @@ class LanceCommitter:
         except lance_failures() as error:
             raise stage_error(error, base.location) from error
         at = DatasetVersion(base.location, base.branch, detached.version)
+        if self.root.is_local:
+            # Nobody reads the file of a detached version, and the commit writes its own.
+            self._remove_copy(base, read_version=base.version, uuid=transaction.uuid)
         return LanceHandle(detached, at, missing=_never_missing)
 
     def _base(self, base: DatasetVersion) -> LanceHandle:
         """Open the version that a commit starts from; the newest one is never removed."""
         try:
-            return self.opener.at(base)
+            return self._loose(base)
         except DatasetVersionNotFoundError as error:
-            raise StaleBaseError(
-                path=base.location,
-                branch=base.branch,
-                expected=base.version,
-                actual=error.head,
-                reason="cleanup has removed the version that the commit starts from",
-            ) from error
+            reason = "cleanup has removed the version that the commit starts from"
+            raise _stale(base, error.head, reason) from error
+
+    def _loose(self, base: DatasetVersion) -> LanceHandle:
+        """Open a version where it lies: what is committed on one in a pack would be lost."""
+        handle = self.opener.open_loose(base)
+        if handle is None:
+            head = self.opener.head_version(base.location, branch=base.branch)
+            raise _stale(base, head, "the version that the commit starts from is in a pack")
+        return handle
 
     def _check_head(self, base: DatasetVersion) -> None:
         head = self.opener.head_version(base.location, branch=base.branch)
         if head != base.version:
-            raise StaleBaseError(
-                path=base.location,
-                branch=base.branch,
-                expected=base.version,
-                actual=head,
-                reason="the head was looked at first",
-            )
+            raise _stale(base, head, "the head was looked at first")
+
+    def _check_packs(self, base: DatasetVersion) -> None:
+        """Refuse a base that Lance cannot compare with all versions after it."""
+        if self.opener.is_packed_since(base):
+            head = self.opener.head_version(base.location, branch=base.branch)
+            raise _stale(base, head, "versions after it are in a pack")
 
     def _commit_creation(
         self, staged: StagedTransaction, transaction: Transaction
@@ -236,8 +270,17 @@ class LanceCommitter:
             )
         self.flusher.files(files)
         self._require_ours(at, read_version=read_version, uuid=uuid, opened=opened)
+        if kind in _INLINE_KINDS and self.root.is_local:
+            self._remove_copy(at, read_version=read_version, uuid=uuid)
         self.ledger.note((), files)
         self.opener.note_head(at)
+
+    def _remove_copy(self, at: DatasetVersion, *, read_version: int, uuid: str) -> None:
+        """Remove a transaction file that nobody reads; one that stays is removed by `cleanup`."""
+        with suppress(StorageError):
+            self.objects.delete(
+                transaction_path(at.location, at.branch, read_version=read_version, uuid=uuid)
+            )
 
     def _require_ours(
         self,
@@ -261,7 +304,7 @@ class LanceCommitter:
 
     def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
         """Look up sizes: one by one when they are few, by directory when they are many."""
-        if self.is_local or len(paths) <= _FILES_CHECKED_ONE_BY_ONE_MAX:
+        if self.root.is_local or len(paths) <= _FILES_CHECKED_ONE_BY_ONE_MAX:
             infos = (self.objects.head(path) for path in paths)
             return {info.path: info.size for info in infos if info is not None}
         directories = {path.rsplit("/", 1)[0] for path in paths}
@@ -270,6 +313,16 @@ class LanceCommitter:
             for directory in directories
             for info in self.objects.list(directory)
         }
+
+
+def _stale(base: DatasetVersion, actual: int, reason: str) -> StaleBaseError:
+    return StaleBaseError(
+        path=base.location,
+        branch=base.branch,
+        expected=base.version,
+        actual=actual,
+        reason=reason,
+    )
 
 
 def _never_missing(_at: DatasetVersion) -> None:
@@ -298,3 +351,12 @@ def _check_new_dataset(dataset: lance.LanceDataset, location: str) -> None:
     ]
     if wrong:
         raise CorruptObjectError(path=location, reason="; ".join(wrong))
+
+
+def _changed_fragments(transaction: Transaction) -> frozenset[int] | None:
+    """Return which fragments of its base an update changes; None for other transactions."""
+    operation = transaction.operation
+    if not isinstance(operation, LanceOperation.Update):
+        return None
+    updated = (fragment.id for fragment in operation.updated_fragments)
+    return frozenset((*operation.removed_fragment_ids, *updated))

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
 import lance
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import serialize_row_addrs
 from lance.fragment import DataFile, RowIdSequence
 from lance.query import FullTextQuery
 
-from omnigraph.names import nearest_name
 from omnigraph.store.datasets import BlobContent
-from omnigraph.store.errors import InvalidScanError, StorageError
+from omnigraph.store.errors import InvalidScanError, StorageError, unknown_column
 from omnigraph.store.filters import Filter, OneOf, filter_columns
+from omnigraph.store.lance.deletions import bitmap_offsets, listed_offsets
 from omnigraph.store.lance.errors import lance_failures, read_error
+from omnigraph.store.lance.layout import row_id_range
 from omnigraph.store.lance.recent_rows import RecentRows
 from omnigraph.store.lance.sql import render_filter
 from omnigraph.store.lance.text import text_query
+from omnigraph.store.lance.written_rows import WrittenRows
 from omnigraph.store.records import (
-    DISTANCE,
     ROW_ADDRESS,
-    ROW_CREATED,
     ROW_ID,
-    ROW_UPDATED,
-    SCORE,
+    VIRTUAL_COLUMNS,
     DatasetVersion,
     FragmentInfo,
     IndexInfo,
@@ -37,9 +39,6 @@ from omnigraph.store.records import (
     VectorSearch,
 )
 
-_VIRTUAL_COLUMNS: Final = frozenset(
-    {ROW_ID, ROW_ADDRESS, ROW_CREATED, ROW_UPDATED, DISTANCE, SCORE}
-)
 _SCAN_DEFAULTS: Final[dict[str, Any]] = {
     "prefilter": False,
     "scan_in_order": True,
@@ -72,6 +71,10 @@ class _LanceBlob:
         return bytes(self._guarded(lambda: self._file.read_range(offset, length)))
 
 
+_OF_COLUMNS: Final = ("schema", "column_ids")
+"""What a handle remembers of its columns."""
+
+
 class LanceHandle:
     """A `DatasetHandle` over one open Lance dataset."""
 
@@ -83,17 +86,37 @@ class LanceHandle:
         missing: Callable[[DatasetVersion], StorageError | None],
         recent: RecentRows | None = None,
         extends: LanceHandle | None = None,
+        changed_fragments: Collection[int] | None = None,
+        read_deletions: Callable[[LanceHandle, lance.FragmentMetadata], bytes] | None = None,
+        written: WrittenRows | None = None,
+        reopen: Callable[[DatasetVersion, lance.LanceDataset], lance.LanceDataset | None]
+        | None = None,
     ) -> None:
-        """Wrap a dataset; `extends` is the version to which this one has only added rows."""
+        """Wrap a dataset.
+
+        `extends` is the version before this one. It has the same fragments, except for new ones and
+        for `changed_fragments`; None means that rows were added and nothing else was done.
+        `reopen` opens a version that was packed or unpacked since, given what has failed; None when
+        that is not what has happened.
+        """
         self.at = at
         self.dataset = dataset
         """The library's object; for the other modules of the adapter only."""
         self._recent = recent or RecentRows()
         # Rows that are added change neither the fragments nor the indexes that are there.
-        self._indexes: tuple[IndexInfo, ...] | None = extends._indexes if extends else None
-        self._files: dict[int, tuple[int, str]] = dict(extends._files) if extends else {}
+        grown = extends if changed_fragments is None else None
+        self._indexes: tuple[IndexInfo, ...] | None = grown._indexes if grown else None
+        self._files: dict[int, tuple[int, str]] = dict(grown._files) if grown else {}
+        self._infos = {} if extends is None else extends.known_fragments(changed_fragments or ())
+        if extends is not None:
+            # Such a version has the columns of the one before, so that nobody asks the library.
+            known = vars(extends)
+            vars(self).update({name: known[name] for name in _OF_COLUMNS if name in known})
+        self._read_deletions = read_deletions
+        self._written = written or WrittenRows()
         # Distinguishes a version that was cleaned up under this handle from a damaged one.
         self._missing = missing
+        self._reopen = reopen
 
     def private_dataset(self) -> lance.LanceDataset:
         """Return the same version as an object that is not shared; costs no request.
@@ -107,14 +130,17 @@ class LanceHandle:
     def schema(self) -> pa.Schema:
         return self.dataset.schema
 
+    @property
+    def absent_columns(self) -> tuple[str, ...]:
+        return ()
+
     def scan(self, request: ScanRequest | None = None) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(*self.batches(request or ScanRequest()))
 
     def batches(self, request: ScanRequest) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        scanner = self._scanner(request)
         # The reader knows its schema; asking the scanner for it would plan the scan twice.
-        reader = self._guarded(scanner.to_reader)
-        return reader.schema, self._batches(reader)
+        reader = self._guarded(lambda: self._scanner(request).to_reader())
+        return reader.schema, self._batches(reader, request)
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
         request = ScanRequest(
@@ -140,7 +166,8 @@ class LanceHandle:
 
     def count(self, row_filter: Filter | None = None) -> int:
         if row_filter is None:
-            return int(self._guarded(self.dataset.count_rows))
+            # It is another dataset when the call is repeated.
+            return int(self._guarded(lambda: self.dataset.count_rows()))  # noqa: PLW0108
         self._check_columns(filter_columns(row_filter))
         text = render_filter(row_filter)
         return int(self._guarded(lambda: self.dataset.count_rows(filter=text)))
@@ -202,7 +229,18 @@ class LanceHandle:
 
     @cached_property
     def _fragments(self) -> tuple[FragmentInfo, ...]:
-        return tuple(_fragment_info(fragment.metadata) for fragment in self.dataset.get_fragments())
+        if not self._infos:
+            fragments = self.dataset.get_fragments()
+            return tuple(_fragment_info(fragment.metadata) for fragment in fragments)
+        return tuple(
+            self._infos.get(number) or _fragment_info(self.fragment(number).metadata)
+            for number in self.fragment_ids()
+        )
+
+    def known_fragments(self, except_for: Collection[int]) -> dict[int, FragmentInfo]:
+        """Return what is known of the fragments, without asking the library; for other versions."""
+        known = self.__dict__.get("_fragments", self._infos.values())
+        return {one.fragment_id: one for one in known if one.fragment_id not in except_for}
 
     def fragment_ids(self) -> list[int]:
         """Return the numbers of the fragments; for the other modules of the adapter only."""
@@ -214,8 +252,19 @@ class LanceHandle:
             known = self._files.get(number)
             if known is None:
                 metadata = self.fragment(number).metadata
-                known = self._files[number] = metadata.physical_rows, fragment_identity(metadata)
+                known = self._files[number] = metadata.physical_rows, "|".join(file_names(metadata))
             yield number, *known
+
+    def has_written(self, fragment_id: int, columns: Collection[str]) -> bool:
+        if not columns:
+            return False
+        first = self.fragment(fragment_id).metadata.files[0]
+        wanted = (field for field in self._lance_fields if field.name() in columns)
+        return any(number in first.fields for field in wanted for number in _numbers(field))
+
+    @cached_property
+    def _lance_fields(self) -> tuple[Any, ...]:
+        return tuple(self.dataset.lance_schema.fields())
 
     def row_ids(self, fragment_id: int) -> pa.Array:
         inline = self.fragment(fragment_id).metadata.row_id_meta
@@ -225,17 +274,60 @@ class LanceHandle:
             )
         return RowIdSequence.from_inline_metadata(inline).to_pyarrow()
 
+    @cached_property
+    def column_ids(self) -> tuple[tuple[str, int], ...]:
+        fields = self.dataset.lance_schema.fields()
+        return tuple((field.name(), field.id()) for field in fields)
+
+    def written_rows(self, fragment_id: int) -> pa.Table | None:
+        files = self.fragment(fragment_id).metadata.files
+        return self._written.of(data_file_name(files[0]), self.column_ids) if files else None
+
+    def deleted_row_ids(self, fragment_id: int) -> npt.NDArray[np.uint64]:
+        metadata = self.fragment(fragment_id).metadata
+        if metadata.deletion_file is None:
+            return np.empty(0, np.uint64)
+        offsets = self.deleted_offsets(metadata)
+        named = metadata.row_id_meta
+        inline = None if named is None else json.loads(named.json()).get("Inline")
+        span = None if inline is None else row_id_range(bytes(inline))
+        if span is not None:
+            return offsets.astype(np.uint64) + np.uint64(span[0])
+        found: npt.NDArray[np.uint64] = self.row_ids(fragment_id).to_numpy()[offsets]
+        return found
+
+    def deleted_offsets(self, metadata: lance.FragmentMetadata) -> npt.NDArray[np.uint32]:
+        """Return which rows of a fragment are deleted; for the other modules of the adapter."""
+        if metadata.deletion_file is None:
+            return np.empty(0, np.uint32)
+        if self._read_deletions is None:
+            return self._dead_offsets(metadata)
+        data = self._read_deletions(self, metadata)
+        is_listed = metadata.deletion_file.file_type == "array"
+        try:
+            return listed_offsets(data) if is_listed else bitmap_offsets(data)
+        except (ValueError, IndexError, OSError, pa.ArrowException):
+            # Of a form that is not known here, or damaged: then the library says so.
+            return self._dead_offsets(metadata)
+
+    def _dead_offsets(self, metadata: lance.FragmentMetadata) -> npt.NDArray[np.uint32]:
+        """Find deleted rows by those that are left."""
+        request = ScanRequest(columns=(), with_row_address=True, fragment_ids=(metadata.id,))
+        live = self._read(request)[ROW_ADDRESS].to_numpy() & np.uint64(2**32 - 1)
+        is_dead = np.ones(metadata.physical_rows, np.bool_)
+        is_dead[live] = False
+        return np.flatnonzero(is_dead).astype(np.uint32)
+
     def indexes(self) -> tuple[IndexInfo, ...]:
         if self._indexes is None:
-            described = self._guarded(self.dataset.describe_indices)
+            described = self._guarded(lambda: self.dataset.describe_indices())  # noqa: PLW0108
             infos = (_index_info(index) for index in described)
             self._indexes = tuple(sorted(infos, key=lambda info: info.name))
         return self._indexes
 
     def _read(self, request: ScanRequest) -> pa.Table:
         """Read rows whole: without Python in between, for look-ups that happen all the time."""
-        scanner = self._scanner(request)
-        return self._guarded(scanner.to_table)
+        return self._guarded(lambda: self._scanner(request).to_table())
 
     def _scanner(self, request: ScanRequest) -> lance.LanceScanner:
         names = None if request.columns is None else self._names(request.columns)
@@ -259,8 +351,10 @@ class LanceHandle:
         if request.blobs_as_bytes:
             options["blob_handling"] = "all_binary"
         options |= self._search_options(request)
-        make = self._native_scanner if request.nearest is None else self.dataset.scanner
-        scanner: lance.LanceScanner = self._guarded(lambda: make(**options))
+        is_plain = request.nearest is None
+        scanner: lance.LanceScanner = self._guarded(
+            lambda: (self._native_scanner if is_plain else self.dataset.scanner)(**options)
+        )
         return scanner
 
     def _native_scanner(self, **options: Any) -> lance.LanceScanner:
@@ -315,37 +409,66 @@ class LanceHandle:
 
     @cached_property
     def _known_columns(self) -> frozenset[str]:
-        return frozenset(self.schema.names) | _VIRTUAL_COLUMNS
+        return frozenset(self.schema.names) | VIRTUAL_COLUMNS
 
     def _check_columns(self, columns: Iterable[str]) -> None:
         for name in columns:
-            if name in self._known_columns:
-                continue
-            near = nearest_name(name, self.schema.names)
-            hint = f"; did you mean `{near}`?" if near else ""
-            raise InvalidScanError(
-                path=self.at.location,
-                reason=f"there is no column `{name}` among"
-                f" {', '.join(f'`{known}`' for known in self.schema.names)}{hint}",
-            )
+            if name not in self._known_columns:
+                raise unknown_column(self.at.location, name, self.schema.names)
 
     def _empty(self, names: list[str]) -> pa.Table:
         return self.scan(ScanRequest(columns=tuple(names), limit=0)).read_all()
 
-    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, reader: pa.RecordBatchReader, request: ScanRequest
+    ) -> Iterator[pa.RecordBatch]:
+        used, is_begun = self.dataset, False
         try:
-            yield from reader
+            for batch in reader:
+                is_begun = True
+                yield batch
+            return
+        except lance_failures() as error:
+            # Rows that were passed on cannot be taken back; the next scan reads the pack.
+            if not self._is_reopened(used) or is_begun:
+                raise self._translated(error) from error
+        try:
+            yield from self._scanner(request).to_reader()
         except lance_failures() as error:
             raise self._translated(error) from error
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
+        """Call the library; once more when the version was packed under this handle.
+
+        Lance reads a part of a version's file only when it is needed: indexes, transactions.
+        """
+        used = self.dataset
+        try:
+            return call()
+        except lance_failures() as error:
+            if not self._is_reopened(used):
+                raise self._translated(error) from error
         try:
             return call()
         except lance_failures() as error:
             raise self._translated(error) from error
 
+    def _is_reopened(self, used: lance.LanceDataset) -> bool:
+        """Whether there is another dataset now than the one that has failed."""
+        reopened = None if self._reopen is None else self._reopen(self.at, used)
+        if reopened is not None and self.dataset is used:
+            self.dataset = reopened
+        return self.dataset is not used
+
     def _translated(self, error: BaseException) -> StorageError:
         return self._missing(self.at) or read_error(error, self.at.location)
+
+
+def _numbers(field: Any) -> Iterator[int]:
+    """Yield the numbers of a column and of its parts; files list those of the innermost."""
+    yield field.id()
+    for child in field.children():
+        yield from _numbers(child)
 
 
 def _integers(values: Sequence[int] | pa.Array) -> list[int]:
@@ -367,16 +490,15 @@ def _nearest(search: VectorSearch) -> dict[str, object]:
     return options
 
 
-def fragment_identity(metadata: lance.FragmentMetadata) -> str:
-    """Name the files by which a fragment's content is fixed: equal names, equal rows."""
-    names = [_data_identity(metadata)]
-    if metadata.deletion_file is not None:
-        names.append(metadata.deletion_file.path(metadata.id))
-    return "|".join(names)
+def file_names(metadata: lance.FragmentMetadata) -> tuple[str, ...]:
+    """Name all files of a fragment: equal names, equal content of every column."""
+    names = [data_file_name(file) for file in metadata.files]
+    return (*names, *_deletion_files(metadata))
 
 
-def _data_identity(metadata: lance.FragmentMetadata) -> str:
-    return "|".join(data_file_name(file) for file in metadata.files)
+def _deletion_files(metadata: lance.FragmentMetadata) -> tuple[str, ...]:
+    deletion = metadata.deletion_file
+    return () if deletion is None else (deletion.path(metadata.id),)
 
 
 def data_file_name(file: DataFile) -> str:
@@ -385,13 +507,16 @@ def data_file_name(file: DataFile) -> str:
 
 
 def _fragment_info(metadata: lance.FragmentMetadata) -> FragmentInfo:
+    # Files of columns that were added later follow the file with which the rows were written.
+    first = data_file_name(metadata.files[0])
     return FragmentInfo(
         fragment_id=metadata.id,
         physical_rows=metadata.physical_rows,
         deleted_rows=metadata.num_deletions,
         data_bytes=sum(file.file_size_bytes or 0 for file in metadata.files),
-        identity=fragment_identity(metadata),
-        data_identity=_data_identity(metadata),
+        identity="|".join((first, *_deletion_files(metadata))),
+        data_identity=first,
+        files=file_names(metadata),
     )
 
 

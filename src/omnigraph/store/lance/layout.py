@@ -4,6 +4,7 @@
 <location>/                     one dataset
   _versions/<2^64-1-v>.manifest   version v (the newest sorts first)
   _versions/d<v>.manifest         a detached version: in no lineage
+  _versions/<a>-<b>-<hex>.pack    old versions from a to b; ours, Lance does not know it
   _transactions/<base>-<uuid>.txn what a commit did
   data/<name>.lance               rows; blobs that do not fit lie in data/<name>/*.blob
   _deletions/<fragment>-<base>-<number>.(arrow|bin)
@@ -18,13 +19,14 @@ through the library. Tests compare every line of the drawing with the installed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
+from omnigraph.store.errors import CorruptObjectError
+from omnigraph.store.lance.messages import message_fields
 from omnigraph.store.records import OperationKind
-from omnigraph.store.uri import join_path
+from omnigraph.store.uri import Root, join_path
 
 VERSIONS_DIR: Final = "_versions"
 _KNOWN_PATHS: Final = 1_024
@@ -37,6 +39,11 @@ _V2_MIN: Final = 2**63
 """Names below are of the older naming scheme, or version numbers no dataset reaches."""
 
 _MAX_FRAGMENT_ID_FIELD: Final = 11
+_NEXT_ROW_ID_FIELD: Final = 14
+_TIMESTAMP_FIELD: Final = 7
+_RANGE_FIELD: Final = 1
+"""The kind of a segment of row ids that has no gaps."""
+_RUN_VERSION_FIELD: Final = 2
 _TRANSACTION_UUID_FIELD: Final = 2
 _OPERATIONS: Final[dict[int, OperationKind]] = {
     100: OperationKind.APPEND,
@@ -153,22 +160,69 @@ def tag_ref_path(location: str, name: str) -> str:
     return join_path(tag_refs_directory(location), f"{name}.json")
 
 
+def relative_to_root(base: str, root: Root) -> str:
+    """Return a directory that Lance names in full as a path under the root."""
+    spelled = base.split("://", maxsplit=1)[-1].strip("/")
+    top = root.uri.split("://", maxsplit=1)[-1].strip("/")
+    if not spelled.startswith(f"{top}/"):
+        # With a name read wrongly, needed files would be deleted.
+        raise CorruptObjectError(
+            path=base, reason=f"the dataset refers to files outside of `{root.uri}`"
+        )
+    return spelled.removeprefix(f"{top}/")
+
+
 def max_fragment_id(manifest: bytes) -> int | None:
     """Return the highest fragment id that a dataset has ever used, from its serialised manifest.
 
     Present fragments do not show it: the newest may be deleted, and its id must not be reused,
     because indexes still name it.
     """
-    for field, value in _fields(manifest):
+    for field, _, value in message_fields(manifest):
         if field == _MAX_FRAGMENT_ID_FIELD and isinstance(value, int):
             return value
     return None
 
 
+def next_row_id(manifest: bytes) -> int:
+    """Return the row id that the next new row gets, from a serialised manifest."""
+    for field, _, value in message_fields(manifest):
+        if field == _NEXT_ROW_ID_FIELD and isinstance(value, int):
+            return value
+    return 0
+
+
+def oldest_version(runs: bytes) -> int:
+    """Return the lowest number of a serialised list of versions, one per row in runs.
+
+    >>> oldest_version(bytes([10, 8, 10, 4, 10, 2, 16, 5, 16, 7]))
+    7
+    """
+    versions = []
+    for run in message_fields(runs):
+        if not isinstance(run.value, bytes):
+            return 0
+        numbers = {field.field: field.value for field in message_fields(run.value)}
+        version = numbers.get(_RUN_VERSION_FIELD, 0)
+        versions.append(version if isinstance(version, int) else 0)
+    return min(versions, default=0)
+
+
+def manifest_timestamp_us(manifest: bytes) -> int:
+    """Return when a version was made, from its serialised manifest, in microseconds."""
+    for field, _, value in message_fields(manifest):
+        if field == _TIMESTAMP_FIELD and isinstance(value, bytes):
+            parts = {part.field: part.value for part in message_fields(value)}
+            seconds, nanoseconds = parts.get(1, 0), parts.get(2, 0)
+            if isinstance(seconds, int) and isinstance(nanoseconds, int):
+                return seconds * 1_000_000 + nanoseconds // 1_000
+    return 0
+
+
 def transaction_summary(transaction: bytes) -> tuple[str, OperationKind]:
     """Return uuid and kind from the bytes of a transaction file."""
     uuid, kind = "", OperationKind.OTHER
-    for field, value in _fields(transaction):
+    for field, _, value in message_fields(transaction):
         if field == _TRANSACTION_UUID_FIELD and isinstance(value, bytes):
             uuid = value.decode()
         elif field >= _OPERATION_FIELD_MIN and field in _OPERATIONS:
@@ -176,30 +230,18 @@ def transaction_summary(transaction: bytes) -> tuple[str, OperationKind]:
     return uuid, kind
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the top-level fields of a protocol buffer; enough for the two look-ups above."""
-    position = 0
-    while position < len(message):
-        key, position = _varint(message, position)
-        field, wire_type = key >> 3, key & 7
-        if wire_type == 0:
-            value, position = _varint(message, position)
-            yield field, value
-            continue
-        if wire_type == 2:
-            length, position = _varint(message, position)
-        else:
-            length = 8 if wire_type == 1 else 4
-        yield field, message[position : position + length]
-        position += length
+def row_id_range(sequence: bytes) -> tuple[int, int] | None:
+    """Return first and last + 1 of a serialised sequence of row ids; None if it has gaps.
 
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[position]
-        position += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, position
+    >>> row_id_range(bytes([10, 6, 10, 4, 16, 160, 141, 6]))
+    (0, 100000)
+    """
+    segments = [field.value for field in message_fields(sequence)]
+    if len(segments) != 1 or not isinstance(segments[0], bytes):
+        return None
+    kinds = list(message_fields(segments[0]))
+    if len(kinds) != 1 or kinds[0].field != _RANGE_FIELD or not isinstance(kinds[0].value, bytes):
+        return None
+    ends = {field.field: field.value for field in message_fields(kinds[0].value)}
+    first, last = ends.get(1, 0), ends.get(2, 0)
+    return (first, last) if isinstance(first, int) and isinstance(last, int) else None

@@ -16,7 +16,7 @@ from lance import LanceOperation, optimize
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.errors import StaleBaseError
 from omnigraph.store.lance.errors import lance_failures
-from omnigraph.store.lance.handle import fragment_identity
+from omnigraph.store.lance.handle import file_names
 from omnigraph.store.lance.layout import index_path, max_fragment_id
 from omnigraph.store.lance.staging import (
     DATA_FORMAT,
@@ -214,7 +214,7 @@ def compaction_transaction(
     check_lineage(base, results)
     _check_unchanged(dataset, base, results)
     _check_covered_alike(dataset, base, results)
-    next_id = _highest_fragment_id(dataset) + 1
+    next_id = highest_fragment_id(dataset) + 1
     groups = []
     for result in results:
         rewrite = _COMPACTION.RewriteResult.from_json(result.payload)
@@ -240,7 +240,7 @@ def _check_unchanged(
     for result in results:
         for old in _COMPACTION.RewriteResult.from_json(result.payload).original_fragments:
             now = present.get(old.id)
-            if now is None or fragment_identity(now) != fragment_identity(old):
+            if now is None or file_names(now) != file_names(old):
                 reason = f"fragment {old.id} has changed since it was rewritten; plan again"
                 raise _stale(base, result, reason)
 
@@ -277,7 +277,8 @@ def _stale(base: DatasetVersion, result: CompactionResult, reason: str) -> Stale
     )
 
 
-def _highest_fragment_id(dataset: lance.LanceDataset) -> int:
+def highest_fragment_id(dataset: lance.LanceDataset) -> int:
+    """Return the highest id that a fragment of the dataset has ever had; -1 without any."""
     present = max((fragment.fragment_id for fragment in dataset.get_fragments()), default=-1)
     ever = max_fragment_id(dataset._ds.serialized_manifest())
     return present if ever is None else max(present, ever)

@@ -19,9 +19,9 @@ from omnigraph.store.lance.layout import (
     lineage_path,
     manifest_path,
     manifest_version,
+    relative_to_root,
 )
 from omnigraph.store.lance.opener import LanceOpener
-from omnigraph.store.lance.orphans import relative_to_root
 from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.records import DatasetVersion, FileKind, NeededFile
 from omnigraph.store.uri import Root, join_path
@@ -46,12 +46,16 @@ def needed_files(
     objects: ObjectStore,
 ) -> Iterator[NeededFile]:
     """Yield the files that some versions of a lineage refer to."""
-    wanted = frozenset(versions)
-    if not wanted:
-        return
     directory = join_path(lineage_path(location, branch), VERSIONS_DIR)
     names = (info.path.rpartition("/")[2] for info in objects.list(directory))
     stored = {version for name in names if (version := manifest_version(name)) is not None}
+    packed = frozenset(versions) - stored
+    if packed:
+        found_packed = opener.packs.needed_files(location, branch)
+        yield from (file for file in found_packed if file.version in packed)
+    wanted = frozenset(versions) - packed
+    if not wanted:
+        return
     if stored <= wanted:
         try:
             at = DatasetVersion(location, branch, max(wanted))

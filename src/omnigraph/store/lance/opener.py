@@ -27,14 +27,15 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Final
 
 import lance
 from lance import LanceOperation
 from lance.dataset import Session  # type: ignore[attr-defined]  # exported without saying so
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.errors import (
     CorruptObjectError,
     DatasetNotFoundError,
@@ -55,19 +56,25 @@ from omnigraph.store.lance.layout import (
     VERSIONS_DIR,
     lineage_path,
     manifest_path,
+    manifest_timestamp_us,
     manifest_version,
+    relative_to_root,
     transaction_name,
     transaction_summary,
 )
+from omnigraph.store.lance.packs import Packs
 from omnigraph.store.lance.recent_rows import RecentRows
+from omnigraph.store.lance.written_rows import WrittenRows
 from omnigraph.store.objects.protocol import ObjectStore
-from omnigraph.store.records import DatasetVersion, OperationKind, TransactionInfo
+from omnigraph.store.records import DatasetVersion, OperationKind, TransactionInfo, VersionInfo
 from omnigraph.store.uri import Root, checked_path, join_path, normalise_options
 
 HANDLES_MAX: Final = 256
 _INDEX_CACHE_BYTES: Final = 512 * 1024 * 1024
 _METADATA_CACHE_BYTES: Final = 128 * 1024 * 1024
 _PROBE_STEPS_MAX: Final = 64
+_LOOKS_MAX: Final = 2
+"""A version that is neither loose nor packed may have been unpacked between the two looks."""
 _SECOND_NS: Final = 1_000_000_000
 TAIL_BYTES: Final = 16 * 1024
 """A version names its transaction behind its list of fragments, close to the end of the file."""
@@ -118,6 +125,8 @@ class LanceOpener:
         self._handles: OrderedDict[DatasetVersion, LanceHandle] = OrderedDict()
         self._known_heads: dict[tuple[str, str | None], _KnownHead] = {}
         self._recent = RecentRows()
+        self.written = WrittenRows()
+        self.packs = Packs(root, objects)
         self._process = os.getpid()
 
     def open(
@@ -136,8 +145,7 @@ class LanceOpener:
     ) -> bool:
         """Whether the lineage has this version, or any; it need not be readable."""
         if version is not None:
-            path = manifest_path(checked_path(location), branch, version)
-            return self._objects.head(path) is not None
+            return self._is_stored(DatasetVersion(checked_path(location), branch, version))
         try:
             self.head_version(location, branch=branch)
         except DatasetNotFoundError:
@@ -155,7 +163,9 @@ class LanceOpener:
         self, at: DatasetVersion, *, opened: lance.LanceDataset | None = None
     ) -> TransactionInfo:
         """Return the transaction of a version; `opened` is that version and not shared yet."""
-        dataset = self.at(at).private_dataset() if opened is None else opened
+        dataset = self.packed(at) if opened is None else opened
+        if dataset is None:
+            dataset = self.at(at).private_dataset()
         try:
             found = dataset.read_transaction(at.version)
         except TypeError:
@@ -202,18 +212,60 @@ class LanceOpener:
 
     def any_main(self, location: str) -> lance.LanceDataset:
         """Open any version of the main lineage for the caller alone: refs belong to the dataset."""
-        return (self._any_of_lineage(location, None) or self.open(location)).private_dataset()
+        known = self._any_of_lineage(location, None)
+        if known is None or self.packs.is_laid_out(known.dataset):
+            # In the directory of a packed version there are no refs.
+            known = self.open(location)
+        return known.private_dataset()
+
+    def open_loose(self, at: DatasetVersion) -> LanceHandle | None:
+        """Open a version where it lies, for a commit or a ref; None when it is in a pack."""
+        handle = self.at(at)
+        if not self.packs.is_laid_out(handle.dataset):
+            return handle
+        # Another process may have taken the pack apart since.
+        handle = self.open_cold(at)
+        return None if self.packs.is_laid_out(handle.dataset) else handle
+
+    def is_packed_since(self, base: DatasetVersion) -> bool:
+        """Whether a version or one after it is in a pack: Lance does not see what it changed."""
+        if not self._root.is_local:
+            return False
+        location, branch = base.location, base.branch
+        try:
+            head = self.head_version(location, branch=branch)
+        except DatasetNotFoundError:
+            return False  # The commit finds that out, too, and says what became of it.
+        versions = range(base.version, head + 1)
+        absent = [one for one in versions if not self._has_version(location, branch, one)]
+        if not absent:
+            return False
+        packed = {one for pack in self.packs.of(location, branch) for one in pack.versions}
+        return not packed.isdisjoint(absent)
 
     def uri(self, location: str, branch: str | None) -> str:
         """Return the name under which Lance finds a lineage."""
         return self._root.join(lineage_path(location, branch))
 
     def remember(
-        self, dataset: lance.LanceDataset, at: DatasetVersion, *, extends: LanceHandle | None = None
+        self,
+        dataset: lance.LanceDataset,
+        at: DatasetVersion,
+        *,
+        extends: LanceHandle | None = None,
+        changed_fragments: Collection[int] | None = None,
     ) -> LanceHandle:
         """Cache an open version."""
         handle = LanceHandle(
-            dataset, at, missing=self.missing_version, recent=self._recent, extends=extends
+            dataset,
+            at,
+            missing=self.missing_version,
+            recent=self._recent,
+            extends=extends,
+            changed_fragments=changed_fragments,
+            read_deletions=self._read_deletions,
+            written=self.written,
+            reopen=self._reopened,
         )
         with self._lock:
             self._handles[at] = handle
@@ -224,11 +276,56 @@ class LanceOpener:
 
     def load(self, at: DatasetVersion) -> lance.LanceDataset:
         """Open a version without the cache, in Lance's own terms."""
+        for _ in range(_LOOKS_MAX):
+            try:
+                return self._load_loose(at)
+            except lance_failures() as error:
+                if not is_not_found(error):
+                    raise
+            packed = self.packed(at)
+            if packed is not None:
+                return packed
+        return self._load_loose(at)
+
+    def _load_loose(self, at: DatasetVersion) -> lance.LanceDataset:
         return lance.dataset(
             self.uri(at.location, at.branch),
             version=at.version,
             storage_options=self.options,
             session=self._session,
+        )
+
+    def packed(self, at: DatasetVersion) -> lance.LanceDataset | None:
+        """Open a version out of its pack; None when it has a file of its own, or no pack."""
+        if not self._root.is_local or self._has_version(at.location, at.branch, at.version):
+            return None
+        return self.packs.open(at, session=self._session)
+
+    def _reopened(
+        self, at: DatasetVersion, failed: lance.LanceDataset
+    ) -> lance.LanceDataset | None:
+        """Open a version again that was packed or unpacked since; None when it was not.
+
+        A loose version that has lost its files may still be whole in a pack.
+        """
+        if not self._root.is_local:
+            return None
+        is_loose = self._has_version(at.location, at.branch, at.version)
+        if is_loose and self.packs.is_laid_out(failed):
+            with suppress(*lance_failures()):
+                return self._load_loose(at)
+        return self.packs.open(at, session=self._session)
+
+    def describe(self, at: DatasetVersion) -> VersionInfo:
+        """Describe one version, as a listing of all versions does."""
+        # Not through the cache: whoever describes hundreds of versions would empty it.
+        dataset = self.load(at)
+        created_us = manifest_timestamp_us(dataset._ds.serialized_manifest())
+        return VersionInfo(
+            version=at.version,
+            created_us=created_us,
+            rows=dataset.count_rows(),
+            fragments=len(dataset.fragment_ids()),
         )
 
     def note_head(self, at: DatasetVersion) -> None:
@@ -271,6 +368,16 @@ class LanceOpener:
             raise read_error(error, self._version_name(at)) from error
         return self.remember(dataset, at)
 
+    def _read_deletions(self, handle: LanceHandle, fragment: lance.FragmentMetadata) -> bytes:
+        deletion = fragment.deletion_file
+        if deletion is None:
+            raise ValueError(f"fragment {fragment.id} has no deleted rows")
+        base = lineage_path(handle.at.location, handle.at.branch)
+        if deletion.base_id is not None:
+            # A branch refers to the deletions of the lineage that it was cut from.
+            base = relative_to_root(handle.dataset.base_paths()[deletion.base_id].path, self._root)
+        return self._objects.get(join_path(base, deletion.path(fragment.id))).data
+
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise StorageUnavailableError(
@@ -299,9 +406,13 @@ class LanceOpener:
 
     def missing_version(self, at: DatasetVersion) -> StorageError | None:
         """Return the right error when a handle fails because its version was cleaned up."""
-        if self._objects.head(manifest_path(at.location, at.branch, at.version)) is not None:
-            return None
-        return self._absent(at)
+        return None if self._is_stored(at) else self._absent(at)
+
+    def _is_stored(self, at: DatasetVersion) -> bool:
+        path = manifest_path(at.location, at.branch, at.version)
+        is_found = self._objects.head(path) is not None or self.packs.find(at) is not None
+        # It may have been unpacked between the two looks.
+        return is_found or self._objects.head(path) is not None
 
     def _local_head(self, location: str, branch: str | None) -> int:
         stamp_ns = self._stamp_ns(location, branch)

@@ -7,13 +7,29 @@ committed meanwhile is never reported.
 
 from __future__ import annotations
 
-from omnigraph.store.errors import CorruptObjectError
-from omnigraph.store.lance.errors import read_failures
-from omnigraph.store.lance.layout import VERSIONS_DIR, lineage_path, manifest_version
+from typing import Final
+
+import pyarrow as pa
+
+from omnigraph.store.lance.errors import (
+    is_not_found,
+    lance_failures,
+    read_error,
+    read_failures,
+)
+from omnigraph.store.lance.layout import (
+    VERSIONS_DIR,
+    lineage_path,
+    manifest_version,
+    relative_to_root,
+)
 from omnigraph.store.lance.opener import LanceOpener
 from omnigraph.store.lance.refs import LanceRefs
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
 from omnigraph.store.uri import Root, join_path
+
+_LOOKS_MAX: Final = 4
+"""How often in a row versions may go, into a pack or for good, while they are read."""
 
 
 def unreferenced_files(
@@ -30,25 +46,23 @@ def unreferenced_files(
 
 
 def _tracked(location: str, branch: str | None, *, root: Root, opener: LanceOpener) -> set[str]:
-    dataset = opener.open(location, branch=branch).dataset
-    with read_failures(location):
-        table = dataset.tracked_files().read_all()
+    table = _tracked_table(location, branch, opener)
     return {
         join_path(relative_to_root(row["base_uri"], root), row["path"])
         for row in table.select(["base_uri", "path"]).to_pylist()
     }
 
 
-def relative_to_root(base: str, root: Root) -> str:
-    """Return a directory that Lance names in full as a path under the root."""
-    spelled = base.split("://", maxsplit=1)[-1].strip("/")
-    top = root.uri.split("://", maxsplit=1)[-1].strip("/")
-    if not spelled.startswith(f"{top}/"):
-        # With a name read wrongly, needed files would be deleted.
-        raise CorruptObjectError(
-            path=base, reason=f"the dataset refers to files outside of `{root.uri}`"
-        )
-    return spelled.removeprefix(f"{top}/")
+def _tracked_table(location: str, branch: str | None, opener: LanceOpener) -> pa.Table:
+    for _ in range(_LOOKS_MAX):
+        dataset = opener.open(location, branch=branch).dataset
+        try:
+            return dataset.tracked_files().read_all()
+        except lance_failures() as error:
+            if not is_not_found(error):
+                raise read_error(error, location) from error
+    with read_failures(location):
+        return opener.open(location, branch=branch).dataset.tracked_files().read_all()
 
 
 def _is_needed(path: str, needed: set[str], lineages: list[str], location: str) -> bool:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.digests import Ledger
 from omnigraph.store.durability import PathFlusher
 from omnigraph.store.errors import (
     InvalidLocationError,
+    ObjectNotFoundError,
     RefExistsError,
     RefInUseError,
     RefNotFoundError,
     StorageError,
+    StorageUnavailableError,
 )
 from omnigraph.store.lance.errors import (
     is_not_found,
@@ -23,6 +26,7 @@ from omnigraph.store.lance.errors import (
     says,
     write_error,
 )
+from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.store.lance.layout import (
     branch_of_ref,
     branch_ref_path,
@@ -56,7 +60,7 @@ class LanceRefs:
     ) -> DatasetVersion:
         if self.objects.head(branch_ref_path(location, checked_path(name))) is not None:
             raise RefExistsError(path=location, kind="branch", name=name)
-        source = self.opener.open(location, branch=from_branch, version=from_version)
+        source = self._loose(DatasetVersion(location, from_branch, from_version))
         reference = (from_branch, from_version)
         options = self.opener.options
         try:
@@ -104,6 +108,14 @@ class LanceRefs:
             for name, entry in sorted(found.items())
         )
 
+    def branch(self, location: str, name: str) -> BranchInfo | None:
+        """Describe one branch by its own file; None where that is missing or cannot be read."""
+        try:
+            ref = json.loads(self.objects.get(branch_ref_path(location, name)).data)
+            return BranchInfo(name, ref["parentBranch"], int(ref["parentVersion"]))
+        except (ObjectNotFoundError, ValueError, TypeError, LookupError):
+            return None
+
     def branch_names(self, location: str) -> tuple[str, ...]:
         """List the names alone; Lance reads every branch's file to list them."""
         infos = self.objects.list(branch_refs_directory(checked_path(location)))
@@ -115,7 +127,7 @@ class LanceRefs:
     def create_tag(
         self, location: str, name: str, *, branch: str | None = None, version: int
     ) -> None:
-        handle = self.opener.open(location, branch=branch, version=version)
+        handle = self._loose(DatasetVersion(location, branch, version))
         try:
             handle.private_dataset().tags.create(checked_path(name), (branch, version))
         except lance_failures() as error:
@@ -153,6 +165,15 @@ class LanceRefs:
                 if not _is_race(error) or attempt == _ATTEMPTS_MAX:
                     raise read_error(error, location) from error
         raise AssertionError("the last attempt returns or raises")
+
+    def _loose(self, at: DatasetVersion) -> LanceHandle:
+        """Open a version where it lies; the caller has made it loose."""
+        handle = self.opener.open_loose(at)
+        if handle is None:
+            raise StorageUnavailableError(
+                path=at.location, reason=f"version {at.version} was packed meanwhile; try again"
+            )
+        return handle
 
     def _require_version(self, at: DatasetVersion, error: BaseException) -> None:
         """Return the right error when a ref cannot be made because its version was removed."""

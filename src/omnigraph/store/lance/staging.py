@@ -6,7 +6,7 @@ and moves no head.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import lance
@@ -21,6 +21,7 @@ from omnigraph.store.errors import InvalidScanError, StorageError, StorageUnavai
 from omnigraph.store.lance.errors import certain_error, lance_failures, reason_of
 from omnigraph.store.lance.handle import LanceHandle, data_file_name
 from omnigraph.store.lance.layout import data_path, lineage_path
+from omnigraph.store.lance.written_rows import ROWS_MAX as FEW_ROWS_MAX
 from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.records import (
     ROW_ADDRESS,
@@ -37,11 +38,11 @@ from omnigraph.store.records import (
     WrittenIndexSegment,
 )
 from omnigraph.store.uri import join_path
+from omnigraph.values import is_blob_field
 
 DATA_FORMAT: Final = "2.2"
 ROWS_PER_FRAGMENT_MAX: Final = 1_000_000
 BYTES_PER_FILE_MAX: Final = 256 * 1024 * 1024
-_BLOB_EXTENSION: Final = b"lance.blob.v2"
 
 
 class _RowStream:
@@ -57,6 +58,7 @@ class _RowStream:
         self._reader = _reader(rows)
         self._row_id_column = row_id_column
         self._row_ids: list[pa.Array] = []
+        self._passed: list[pa.RecordBatch] | None = []
         self.failure: BaseException | None = None
         self.schema = self._reader.schema
         if row_id_column is not None:
@@ -77,6 +79,7 @@ class _RowStream:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._reader:
+                self._note(batch)
                 if self._row_id_column is None:
                     yield batch
                 else:
@@ -85,6 +88,18 @@ class _RowStream:
         except BaseException as error:
             self.failure = error
             raise
+
+    def few_rows(self) -> pa.Table | None:
+        """Return all rows that were written, if they are few."""
+        if self._table is not None:
+            return self._table
+        return None if not self._passed else pa.Table.from_batches(self._passed)
+
+    def _note(self, batch: pa.RecordBatch) -> None:
+        if self._passed is not None:
+            self._passed.append(batch)
+            if sum(one.num_rows for one in self._passed) > FEW_ROWS_MAX:
+                self._passed = None
 
 
 def _reader(rows: Rows) -> pa.RecordBatchReader:
@@ -104,8 +119,9 @@ def write_rows(
     mode: Literal["create", "append", "overwrite"],
     row_id_column: str | None,
     storage_options: Mapping[str, str] | None,
+    remember: Callable[[str, pa.Table], None],
 ) -> tuple[WrittenFragment, ...]:
-    """Write rows as uncommitted fragments."""
+    """Write rows as uncommitted fragments; `remember` takes few rows with their data file."""
     stream = _RowStream(rows, row_id_column)
     try:
         written = write_fragments(
@@ -125,6 +141,9 @@ def write_rows(
         raise stage_error(error, base.location) from error
     if row_id_column is not None:
         _attach_row_ids(written, stream.row_ids())
+    few = stream.few_rows()
+    if few is not None and len(written) == 1:
+        remember(data_file_name(written[0].files[0]), few)
     has_blobs = has_blob_columns(schema)
     return tuple(
         WrittenFragment(
@@ -154,14 +173,7 @@ def _attach_row_ids(fragments: Sequence[FragmentMetadata], row_ids: pa.Array) ->
 
 def has_blob_columns(schema: pa.Schema) -> bool:
     """Whether some column keeps large values in files of their own."""
-    return any(_is_blob(field) for field in schema)
-
-
-def _is_blob(field: pa.Field) -> bool:
-    if isinstance(field.type, pa.BaseExtensionType):
-        return str(field.type.extension_name).encode() == _BLOB_EXTENSION
-    metadata = field.metadata or {}
-    return metadata.get(b"ARROW:extension:name") == _BLOB_EXTENSION
+    return any(is_blob_field(field) for field in schema)
 
 
 def fragment_files(

@@ -13,7 +13,7 @@ What the adapter adds to them:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -26,23 +26,30 @@ from omnigraph.store.digests import Ledger, hashed
 from omnigraph.store.durability import Flusher, NoFlusher, PathFlusher
 from omnigraph.store.errors import CorruptObjectError, InvalidScanError
 from omnigraph.store.lance import maintenance, staging
+from omnigraph.store.lance.columns import columns_transaction
 from omnigraph.store.lance.commit import LanceCommitter
 from omnigraph.store.lance.errors import lance_failures, read_failures, write_error
+from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.store.lance.layout import VERSIONS_DIR, is_torn, lineage_path, manifest_path
+from omnigraph.store.lance.links import Copies, Linker, comes_from, linked_rows
 from omnigraph.store.lance.needed_files import needed_files
 from omnigraph.store.lance.opener import HANDLES_MAX, LanceOpener
 from omnigraph.store.lance.orphans import unreferenced_files
+from omnigraph.store.lance.packing import LancePacking
 from omnigraph.store.lance.refs import LanceRefs
 from omnigraph.store.objects.protocol import ObjectInfo, ObjectStore
 from omnigraph.store.records import (
     ROW_ID,
     CleanupReport,
     CleanupRequest,
+    ColumnSource,
+    CommittedRange,
     CompactionOptions,
     CompactionResult,
     CompactionTask,
     DatasetVersion,
     IndexSpec,
+    LinkedRows,
     NeededFile,
     Rows,
     StagedFile,
@@ -85,40 +92,51 @@ class LanceStore:
         self.exists = self._opener.exists
         self.head_version = self._opener.head_version
         self.forget = self._opener.forget
-        committer = LanceCommitter(
-            self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
+        self._committer = committer = LanceCommitter(
+            self._opener, objects, self._flusher, self._ledger, root
         )
         self.verify_staged_files = committer.verify_files
         self.commit_staged = committer.commit
-        self.restore = committer.restore
-        self.open_staged = committer.open_staged
         self.following = maintenance.following_transaction
         self._refs = refs = LanceRefs(
             self._opener, objects, self._flusher, self._ledger, is_local=root.is_local
         )
-        self.create_branch = refs.create_branch
+        self._packing = LancePacking(
+            root,
+            objects=objects,
+            opener=self._opener,
+            refs=refs,
+            flusher=self._flusher,
+            ledger=self._ledger,
+        )
+        self.pack_versions = self._packing.pack
+        self.has_versions_to_pack = self._packing.is_due
+        self.packed_versions = self._opener.packs.versions_in
         self.delete_branch = refs.delete_branch
         self.list_branches = refs.list_branches
         self.branch_names = refs.branch_names
         self.has_branch = refs.has_branch
         self.torn_refs = refs.torn_refs
-        self.create_tag = refs.create_tag
         self.delete_tag = refs.delete_tag
         self.list_tags = refs.list_tags
 
     # Reading
 
     def versions(self, location: str, *, branch: str | None = None) -> tuple[VersionInfo, ...]:
-        found = self._listed_versions(location, branch)
-        return tuple(
-            VersionInfo(
+        # Packs before and after: what is packed meanwhile is in a later one, and what is unpacked
+        # was in an earlier one.
+        packs = self._opener.packs.of(location, branch)
+        listed = self._listed_versions(location, branch)
+        packs += self._opener.packs.of(location, branch)
+        found = {number: packed.info for pack in packs for number, packed in pack.versions.items()}
+        for entry in listed:
+            found[entry["version"]] = VersionInfo(
                 version=entry["version"],
                 created_us=_microseconds(entry["timestamp"]),
                 rows=int(entry["metadata"]["total_rows"]),
                 fragments=int(entry["metadata"]["total_fragments"]),
             )
-            for entry in sorted(found, key=lambda entry: entry["version"])
-        )
+        return tuple(found[number] for number in sorted(found))
 
     def _listed_versions(self, location: str, branch: str | None) -> list[Version]:
         """List the versions; a cleanup in parallel may remove one after it was listed."""
@@ -160,8 +178,9 @@ class LanceStore:
                 "create",
             )
         else:
-            target = self._opener.at(base).dataset
-            schema = target.schema if replacing_schema is None else replacing_schema
+            handle = self._opener.at(base)
+            target = handle.dataset
+            schema = handle.schema if replacing_schema is None else replacing_schema
             mode = "append" if replacing_schema is None else "overwrite"
         written = staging.write_rows(
             target,
@@ -172,8 +191,15 @@ class LanceStore:
             mode=mode,  # type: ignore[arg-type]  # the three literals above
             row_id_column=row_id_column,
             storage_options=self._opener.options,
+            remember=self._remember(base) if mode == "append" else _forget,
         )
         return tuple(replace(part, files=self._finished(part.files)) for part in written)
+
+    def _remember(self, base: DatasetVersion) -> Callable[[str, pa.Table], None]:
+        def remember(file: str, rows: pa.Table) -> None:
+            self._opener.written.remember(file, self._opener.at(base).column_ids, rows)
+
+        return remember
 
     def write_deletions(
         self, base: DatasetVersion, addresses: Sequence[int] | pa.Array
@@ -273,6 +299,39 @@ class LanceStore:
             )
         return staging.overwrite_transaction(base, schema, written)
 
+    def stage_columns(
+        self, base: DatasetVersion, schema: pa.Schema, sources: Mapping[str, ColumnSource]
+    ) -> StagedTransaction:
+        staged = columns_transaction(self._opener.at(base), schema, sources)
+        return replace(staged, files=self._finished(staged.files))
+
+    def linked_rows(
+        self, source: DatasetVersion, target: DatasetVersion, *, base: DatasetVersion
+    ) -> LinkedRows | None:
+        if source.location != target.location:
+            return None
+        if not comes_from(source, base, self._refs.branch):
+            return None
+        return linked_rows(*(self._opener.at(each) for each in (source, target, base)))
+
+    def stage_linked(self, base: DatasetVersion, rows: LinkedRows) -> StagedTransaction:
+        copies = Copies(base, self._opener.at(rows.source), self._objects, self._root)
+        linker = Linker(self._opener.at(base), rows, copies)
+        return self._flushed(linker.staged())
+
+    def stage_linked_create(
+        self, location: str, schema: pa.Schema, source: DatasetVersion
+    ) -> StagedTransaction | None:
+        base = DatasetVersion(checked_path(location), None, 0)
+        copies = Copies(base, self._opener.at(source), self._objects, self._root)
+        staged = copies.staged_create(schema)
+        return None if staged is None else self._flushed(staged)
+
+    def _flushed(self, staged: StagedTransaction) -> StagedTransaction:
+        """Make linked files durable; what their bytes are is known by their first names."""
+        self._flusher.files(file.path for file in staged.files)
+        return staged
+
     def stage_create_index(
         self,
         base: DatasetVersion,
@@ -308,10 +367,36 @@ class LanceStore:
 
     # Committing
 
+    def open_staged(self, staged: StagedTransaction) -> LanceHandle:
+        if self._opener.open_loose(staged.base) is not None:
+            return self._committer.open_staged(staged)
+        with self._packing.loose(staged.base):
+            return self._committer.open_staged(staged)
+
     def discard_staged_view(self, at: DatasetVersion) -> None:
         self._objects.delete(manifest_path(at.location, at.branch, at.version))
 
+    def restore(
+        self, location: str, *, branch: str | None = None, version: int, uuid: str
+    ) -> CommittedRange:
+        with self._packing.loose(DatasetVersion(location, branch, version)):
+            return self._committer.restore(location, branch=branch, version=version, uuid=uuid)
+
     # Branches and tags
+
+    def create_branch(
+        self, location: str, name: str, *, from_branch: str | None = None, from_version: int
+    ) -> DatasetVersion:
+        with self._packing.loose(DatasetVersion(location, from_branch, from_version)):
+            return self._refs.create_branch(
+                location, name, from_branch=from_branch, from_version=from_version
+            )
+
+    def create_tag(
+        self, location: str, name: str, *, branch: str | None = None, version: int
+    ) -> None:
+        with self._packing.loose(DatasetVersion(location, branch, version)):
+            self._refs.create_tag(location, name, branch=branch, version=version)
 
     # Maintenance
 
@@ -323,6 +408,15 @@ class LanceStore:
         branch: str | None = None,
         preview: bool = True,
     ) -> CleanupReport:
+        if preview:
+            return self._cleaned(location, request, branch=branch, preview=True)
+        with self._packing.alone(location):
+            return self._cleaned(location, request, branch=branch, preview=False)
+
+    def _cleaned(
+        self, location: str, request: CleanupRequest, *, branch: str | None, preview: bool
+    ) -> CleanupReport:
+        packed = self._removed_with_packs(location, branch, request, preview=preview)
         dataset = self._opener.open(location, branch=branch).dataset
         before: frozenset[str] = frozenset() if preview else self._version_files(location, branch)
         options: dict[str, Any] = {
@@ -345,10 +439,21 @@ class LanceStore:
             self._opener.forget_lineage(location, branch)
             self._ledger.note_gone(before - self._version_files(location, branch))
         return CleanupReport(
-            versions_removed=removed.old_versions,
+            versions_removed=removed.old_versions + packed,
             bytes_removed=removed.bytes_removed,
             files_removed=_files_removed(removed),
         )
+
+    def _removed_with_packs(
+        self, location: str, branch: str | None, request: CleanupRequest, *, preview: bool
+    ) -> int:
+        """Take packs apart that what goes would leave incomplete; return how many went."""
+        if preview:
+            packs = self._opener.packs.of(location, branch)
+            going = frozenset(request.versions or ())
+            return len({number for pack in packs for number in pack.versions} & going)
+        self._packing.restore_pinned(location, branch)
+        return self._packing.release(location, branch, request.versions)
 
     def unreferenced_files(self, location: str) -> tuple[ObjectInfo, ...]:
         return unreferenced_files(
@@ -428,3 +533,7 @@ def _files_removed(removed: Any) -> int:
             "deletion_files_removed",
         )
     )
+
+
+def _forget(_file: str, _rows: pa.Table) -> None:
+    """Remember nothing: a new schema numbers its columns when it is committed."""

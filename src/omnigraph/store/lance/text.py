@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any, Final
 
 import lance
@@ -12,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.query import FullTextOperator, FullTextQuery, MatchQuery, PhraseQuery
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.lance.errors import lance_failures, read_error
 from omnigraph.store.records import ROW_ID, SCORE, TextSearch
 from omnigraph.store.text_index import ANALYSIS_PARAMETERS, TEXT_PARAMETERS

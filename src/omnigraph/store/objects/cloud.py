@@ -21,6 +21,7 @@ from obstore.store import ObjectStore as Client
 from obstore.store import from_url
 
 from omnigraph.store.errors import (
+    CopyRefusedError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -115,6 +116,16 @@ class CloudObjectStore:
             return self._put(self._once, path, data, mode={"e_tag": tag})
         except (ObjectNotFoundError, ObjectChangedError):
             raise ObjectChangedError(path=path, expected=tag) from None
+
+    def copy(self, path: str, to_path: str) -> None:
+        names = checked_path(path), checked_path(to_path)
+        try:
+            # A copy that failed half-way is made again: its outcome does not matter.
+            self._read(path, lambda: obstore.copy(self._client, *names))
+        except StorageError as error:
+            if isinstance(error.__cause__, NotSupportedError):
+                raise CopyRefusedError(path=to_path, reason=str(error.__cause__)) from error
+            raise
 
     def delete(self, path: str) -> None:
         try:

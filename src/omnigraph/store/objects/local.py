@@ -8,6 +8,7 @@ plain `put` does not, so an object that is ever written conditionally is always 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -18,6 +19,7 @@ from typing import BinaryIO, Final
 
 from omnigraph.store.durability import Flusher, NoFlusher
 from omnigraph.store.errors import (
+    CopyRefusedError,
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -30,6 +32,10 @@ from omnigraph.store.uri import Root, checked_path
 _HIDDEN: Final = ".og-"
 """Names that belong to this class and are no objects: temporary and lock files."""
 _TEMPORARY: Final = f"{_HIDDEN}put-"
+_NO_LINKS: Final = frozenset(
+    (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
+)
+"""Why a file cannot have a second name, although it can be read and files can be written."""
 
 
 class LocalObjectStore:
@@ -68,7 +74,7 @@ class LocalObjectStore:
         with self._temporary(path, pieces) as (temporary, target, tag):
             with _outcome_errors(path):
                 temporary.replace(target)
-                self._flusher.directories([target.parent])
+                self._flusher.directories([os.fspath(target.parent)])
             return tag
 
     def put_if_absent(self, path: str, data: bytes) -> str:
@@ -80,7 +86,7 @@ class LocalObjectStore:
             except OSError as error:
                 raise WriteOutcomeUnknownError(path=path, reason=str(error)) from error
             with _outcome_errors(path):
-                self._flusher.directories([target.parent])
+                self._flusher.directories([os.fspath(target.parent)])
             return tag
 
     def put_if_match(self, path: str, data: bytes, *, tag: str) -> str:
@@ -89,6 +95,19 @@ class LocalObjectStore:
             if current is None or current.tag != tag:
                 raise ObjectChangedError(path=path, expected=tag)
             return self.put(path, data)
+
+    def copy(self, path: str, to_path: str) -> None:
+        source, target = self._file(path), self._file(to_path)
+        try:
+            _link(source, target)
+            # A file of an unfinished write is spared by its age.
+            os.utime(target)
+        except FileNotFoundError:
+            raise ObjectNotFoundError(path=path) from None
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise CopyRefusedError(path=to_path, reason=str(error.strerror)) from error
+            raise os_failure(to_path, error) from error
 
     def delete(self, path: str) -> None:
         with _start_errors(path):
@@ -134,7 +153,7 @@ class LocalObjectStore:
                     file.writelines(pieces)
                     file.flush()
                     status = os.fstat(file.fileno())
-                self._flusher.contents(temporary)
+                self._flusher.contents(os.fspath(temporary))
             yield temporary, target, _tag(status)
         finally:
             temporary.unlink(missing_ok=True)
@@ -157,6 +176,19 @@ def _created(path: Path) -> BinaryIO:
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("xb")
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name, if it does not have it yet; replace another file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except FileExistsError:
+        if target.samefile(source):
+            return
+        temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+        temporary.hardlink_to(source)
+        temporary.replace(target)
 
 
 def _walk(start: Path, *, hidden: bool = False) -> Iterator[tuple[Path, os.stat_result]]:

@@ -13,8 +13,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from omnigraph.dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,14 @@ class ObjectStore(Protocol):
 
     def put_if_match(self, path: str, data: bytes, *, tag: str) -> str:
         """Replace the object that has `tag`, or raise `ObjectChangedError`; return the new tag."""
+        ...
+
+    def copy(self, path: str, to_path: str) -> None:
+        """Give the bytes of an object another name, under which they stay when the first one goes.
+
+        No byte passes through this process; what has the other name is replaced. For files that
+        are never written again: on a local disk both names are of one file, and count as new.
+        """
         ...
 
     def delete(self, path: str) -> None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.names import BranchName
 from omnigraph.write.commit.committer import Committer
 

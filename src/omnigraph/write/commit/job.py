@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import field, replace
 from functools import cached_property
+from typing import TypeAlias
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import CommitDraft, Entry, Registration, Requirements, Updates
 from omnigraph.manifest.forks import WriteBase
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.requirements import Revalidate
 from omnigraph.manifest.rows import AcceptedSchema
 from omnigraph.recovery import PlannedTable, WriterKind
-from omnigraph.recovery.intent import Adoption, ForkOrigin
-from omnigraph.store.records import StagedTransaction
+from omnigraph.recovery.intent import Adoption, ForkOrigin, expected_entries
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.records import StagedTransaction, WrittenFragment
+
+Claim: TypeAlias = tuple[str, ...]
+"""Something that rows of a table take for themselves: an id, a unique tuple, a place at a node."""
+Claims: TypeAlias = Mapping[str, AbstractSet[Claim]]
+"""What the rows of an append claim, by table."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,8 @@ class TableWrite:
     base: WriteBase | None = None
     location: str = ""
     owner_branch: str = "main"
+    appended: tuple[WrittenFragment, ...] = ()
+    """The rows, when the write does nothing but append them."""
 
     @property
     def expected(self) -> Entry | None:
@@ -40,6 +51,21 @@ class TableWrite:
     def intended_version(self) -> int:
         """The version that the last transaction makes."""
         return self.staged[-1].intended_version
+
+    @property
+    def can_move(self) -> bool:
+        """Whether the same files can be appended to a later version of the same lineage."""
+        return bool(self.appended) and self.base is not None and not self.base.is_fork
+
+    def onto(self, entry: Entry, datasets: DatasetStore) -> TableWrite:
+        """Return the append of the same files to a later version of the table."""
+        added = sum(fragment.rows for fragment in self.appended)
+        return replace(
+            self,
+            staged=(datasets.stage_append(entry.at, fragments=self.appended),),
+            row_count=entry.row_count + added,
+            base=WriteBase(entry.at, entry, entry.owner_branch, is_fork=False),
+        )
 
     @cached_property
     def planned(self) -> PlannedTable:
@@ -91,11 +117,19 @@ class WriteJob:
     """Entries to publish as they are, in addition to the tables that move."""
     revalidate: Revalidate | None = field(default=None, compare=False)
     """Checks again what was read, when a table of `reads` has moved."""
+    claims: Claims | None = field(default=None, compare=False)
+    """What its rows claim, if it only appends rows and keeps its meaning after other appends."""
 
     @property
     def writer(self) -> str:
         """The name of the writer at failpoints."""
         return self.kind.name.lower()
+
+    @property
+    def changed_rows(self) -> int:
+        """How many rows the write inserts, updates and deletes."""
+        counts = [staged.counts for table in self.tables for staged in table.staged]
+        return sum(each.inserted + each.updated + each.deleted for each in counts)
 
     @cached_property
     def updates(self) -> Updates:
@@ -117,7 +151,7 @@ class WriteJob:
         adopted = {adoption.accepted_key: adoption.expected for adoption in self.adopted}
         return Requirements(
             schema_hash=self.schema_hash,
-            written=moved | adopted,
+            written=expected_entries(moved | adopted, merged_into=self.merged_into),
             read=self.reads,
             expected_head=self.expected_head,
             merged_into=self.merged_into,

@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import GraphCommit
 from omnigraph.names import check_commit_texts
 from omnigraph.write.load.result import LoadCounts

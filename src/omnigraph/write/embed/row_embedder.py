@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import Final, Protocol
@@ -30,9 +30,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema import Catalog, NodeType
 from omnigraph.schema.catalog import EmbedSource
+from omnigraph.schema.vector_key import VectorKey
 from omnigraph.search.embedding.client import EmbeddingClient
 from omnigraph.search.embedding.columns import embed_column, has_text
 from omnigraph.search.embedding.table import EmbeddingsTable, text_hash, text_hashes
@@ -79,6 +81,10 @@ class _Target:
     embed: EmbedSource
 
     @property
+    def key(self) -> VectorKey:
+        return VectorKey.of(self.node, self.name)
+
+    @property
     def dimension(self) -> int:
         found = self.node.properties[self.name].prop_type.dimension
         if found is None:
@@ -103,8 +109,7 @@ class EmbedNotes:
     The vectors of `ids` were made from texts with these hashes; those of `forgotten` were given.
     """
 
-    type_name: str
-    property_name: str
+    key: VectorKey
     ids: pa.Array
     hashes: pa.Array
     forgotten: pa.Array
@@ -127,9 +132,9 @@ class _Notes:
         self.hashes.append(part.hashes)
         self.forgotten.append(part.forgotten)
 
-    def together(self, target: tuple[str, str]) -> EmbedNotes:
+    def together(self, key: VectorKey) -> EmbedNotes:
         columns = (_together(parts) for parts in (self.ids, self.hashes, self.forgotten))
-        return EmbedNotes(*target, *columns)
+        return EmbedNotes(key, *columns)
 
 
 class EmbeddingClients(Protocol):
@@ -184,7 +189,7 @@ class RowEmbedder:
         self._makes_again = is_asked_for and mode is EmbedMode.ALL
         self._cache = cache
         self._known: dict[tuple[str, str], _KnownVectors] = {}
-        self._notes: dict[tuple[str, str], _Notes] = {}
+        self._notes: dict[VectorKey, _Notes] = {}
         self._others: list[Callable[[], Iterator[EmbedNotes]]] = []
         self.texts_sent = 0
         """How many texts the provider was asked for."""
@@ -239,7 +244,7 @@ class RowEmbedder:
 
     def notes(self) -> list[EmbedNotes]:
         """Return what is to be recorded."""
-        return [notes.together(target) for target, notes in self._notes.items()]
+        return [notes.together(key) for key, notes in self._notes.items()]
 
     def note_later(self, notes: Callable[[], Iterator[EmbedNotes]]) -> None:
         """Add notes from elsewhere, such as tasks; `notes` is called when they are recorded."""
@@ -249,12 +254,11 @@ class RowEmbedder:
         """Record what the vectors were made from; call it after the write is published."""
         everything = chain(self.notes(), *(others() for others in self._others))
         for notes in _gathered(everything):
-            own = (notes.type_name, notes.property_name)
             if len(notes.forgotten):
-                self._table.forget(*own, notes.forgotten)
+                self._table.forget(notes.key, notes.forgotten)
             if len(notes.ids):
                 model = self.clients.get().model
-                self._table.record(*own, ids=notes.ids, hashes=notes.hashes, model=model)
+                self._table.record(notes.key, ids=notes.ids, hashes=notes.hashes, model=model)
         self._notes.clear()
         self._others.clear()
 
@@ -283,7 +287,7 @@ class RowEmbedder:
         is_null = vectors.is_null().to_numpy(zero_copy_only=False)
         wanted = can_be_made & is_null
         ids = flat(rows["id"])
-        known = self._table.known(target.node.name, target.name, ids.filter(pa.array(~is_null)))
+        known = self._table.known(target.key, ids.filter(pa.array(~is_null)))
         if not known.num_rows:
             return _Verdict(wanted, nothing)
         is_recorded = is_in(ids, known["id"]) & ~is_null
@@ -351,7 +355,7 @@ class RowEmbedder:
             return
         by_hash = {text_hash(text): text for text in asked}
         recorded = self._table.with_hashes(
-            target.node.name, target.name, hashes=pa.array(by_hash, pa.utf8()), model=client.model
+            target.key, hashes=pa.array(by_hash, pa.utf8()), model=client.model
         )
         if not recorded.num_rows:
             return
@@ -369,7 +373,7 @@ class RowEmbedder:
             known[by_hash[digest]] = vector
 
     def _notes_of(self, target: _Target) -> _Notes:
-        return self._notes.setdefault((target.node.name, target.name), _Notes())
+        return self._notes.setdefault(target.key, _Notes())
 
 
 def _together(parts: list[pa.Array]) -> pa.Array:
@@ -378,15 +382,14 @@ def _together(parts: list[pa.Array]) -> pa.Array:
 
 def _gathered(notes: Iterable[EmbedNotes]) -> Iterator[EmbedNotes]:
     """Join notes about one property: each record is a commit, and memory is bounded."""
-    waiting: dict[tuple[str, str], _Notes] = {}
+    waiting: dict[VectorKey, _Notes] = {}
     for part in notes:
-        target = (part.type_name, part.property_name)
-        own = waiting.setdefault(target, _Notes())
+        own = waiting.setdefault(part.key, _Notes())
         own.add(part)
         if own.rows >= _RECORDED_ROWS:
-            yield waiting.pop(target).together(target)
-    for target, own in waiting.items():
-        yield own.together(target)
+            yield waiting.pop(part.key).together(part.key)
+    for key, own in waiting.items():
+        yield own.together(key)
 
 
 def _is_stored_vector(

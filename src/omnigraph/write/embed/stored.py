@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.lineage import Job, Lineage, TypeCounts, runtime, type_names
 from omnigraph.lineage.inputs import graph_read
@@ -25,6 +26,7 @@ from omnigraph.names import TableKey, nearest_name
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog, NodeType
 from omnigraph.schema.catalog import EmbedSource
+from omnigraph.schema.vector_key import VectorKey
 from omnigraph.search.embedding.table import EmbeddingsTable, text_hashes
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.store.filters import AllOf, IsNull, Negation
@@ -165,7 +167,7 @@ class StoredEmbedding:
     def _stale(
         self, node: NodeType, name: str, embed: EmbedSource, snapshot: Snapshot
     ) -> Iterator[pa.Array]:
-        known = self.table.known(node.name, name)
+        known = self.table.known(VectorKey.of(node, name))
         if not known.num_rows:
             return
         request = ScanRequest(

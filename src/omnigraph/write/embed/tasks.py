@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.clock import SystemClock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest import Entry
 from omnigraph.manifest.snapshot import open_entry

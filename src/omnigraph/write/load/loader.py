@@ -29,8 +29,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError, OutcomeUnknownError
 from omnigraph.lineage import runtime
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
@@ -102,7 +102,7 @@ class Loader:
             self._staging_record(run_id) as record,
         ):
             snapshot = self._repository.history.snapshot(target.incarnation)
-            self._committer.require_schema(snapshot.schema.schema_hash)
+            self._committer.require_schema(snapshot.incarnation, snapshot.schema.schema_hash)
             if options.expected_head is not None:
                 self._repository.publisher.require(
                     target.incarnation, Requirements(expected_head=options.expected_head)
@@ -323,6 +323,7 @@ class Loader:
         options = load.options
         with load.timer.phase("validate"):
             check = self._check(load, rows, snapshot)
+            load.budget.release_memory()
         with load.timer.phase("write"), self._repository.store.flusher.together():
             load.staged = rows.stage(snapshot)
             for key, addresses in check.cascaded.items():

@@ -15,13 +15,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.store.blob_contents import with_blobs

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.manifest import GraphCommit
 

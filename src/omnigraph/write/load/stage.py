@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.forks import WriteBase
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import (
@@ -31,7 +32,7 @@ from omnigraph.store.records import (
 )
 from omnigraph.write.commit.job import TableWrite
 from omnigraph.write.load.check.buckets import Buckets
-from omnigraph.write.load.check.hashing import Hashes, HashPairs
+from omnigraph.write.load.check.hashing import Hashes
 from omnigraph.write.load.check.matches import Matches
 from omnigraph.write.load.check.scope import live_rows
 from omnigraph.write.load.compare import compared
@@ -47,6 +48,9 @@ from omnigraph.write.stage.stored_rows import PROBES_MAX, StoredRows
 
 _DECLARED_ROWS_MIN: Final = 1 << 18
 """Fewer rows need no staging record: they are committed in a moment."""
+
+_HASHED_ROWS: Final = 1 << 16
+"""Stored ids that are read and hashed together."""
 
 
 @dataclass(frozen=True)
@@ -175,14 +179,14 @@ def _find_matches(loaded: LoadedType, stored: StoredRows) -> Matches:
         return matches
     divided = Buckets(loaded.budget, 4)
     lookup = loaded.lookup()
-    for pairs, row_ids, addresses in _stored_ids(loaded, stored):
+    for ids, row_ids, addresses in _stored_ids(loaded, stored):
         if lookup.is_divided:
+            pairs = loaded.hasher.pairs(ids)
             divided.append(pairs.first, pairs.second, row_ids, addresses)
         else:
-            rows = lookup.rows_of(pairs)
-            hits = rows >= 0
-            if hits.any():
-                matches.add(rows[hits], row_ids[hits], addresses[hits])
+            places, rows = lookup.hits(ids, loaded.hasher)
+            if len(places):
+                matches.add(rows, row_ids[places], addresses[places])
     if lookup.is_divided:
         for (_, _, row_ids, addresses), rows in lookup.joined_buckets(divided):
             hits = rows >= 0
@@ -194,13 +198,16 @@ def _find_matches(loaded: LoadedType, stored: StoredRows) -> Matches:
 
 def _stored_ids(
     loaded: LoadedType, stored: StoredRows
-) -> Iterator[tuple[HashPairs, Hashes, Hashes]]:
-    """Read the ids of all stored rows as hashes, and where the rows are."""
-    request = ScanRequest(columns=("id",), with_row_id=True, with_row_address=True)
+) -> Iterator[tuple[pa.Array, Hashes, Hashes]]:
+    """Read the ids of all stored rows, and where the rows are."""
+    request = ScanRequest(
+        columns=("id",), with_row_id=True, with_row_address=True, batch_rows=_HASHED_ROWS
+    )
     reader = stored.snapshot.open(loaded.table_key).scan(request)
-    for slab in slabs(reader, reader.schema):
+    # A whole batch is used as it is; only those of small fragments are put together.
+    for slab in slabs(reader, reader.schema, _HASHED_ROWS):
         row_ids, addresses = (flat(slab[name]).to_numpy() for name in (ROW_ID, ROW_ADDRESS))
-        yield loaded.hasher.pairs(flat(slab["id"])), row_ids, addresses
+        yield flat(slab["id"]), row_ids, addresses
 
 
 def _stage_update(

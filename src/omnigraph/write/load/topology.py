@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey
 from omnigraph.schema import EdgeType
 from omnigraph.search.table_state import TableState
-from omnigraph.search.topology.csr import build_csr
+from omnigraph.search.topology.csr import build_both
 from omnigraph.search.topology.row_numbers import Numbering
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.search.topology.topology import Topology, TopologyStates
@@ -41,6 +39,7 @@ def persist_topologies(
 ) -> None:
     """Store the topologies of the edges that a load has just committed."""
     topologies = TopologyStore(store, is_writable=True)
+    numberings = _Numberings(snapshot)
     whole = {
         key: loaded
         for key, loaded in types.items()
@@ -48,16 +47,18 @@ def persist_topologies(
     }
     for loaded in whole.values():
         try:
-            topology = _topology(loaded, whole, snapshot)
+            topology = _topology(loaded, whole, numberings)
         except OmnigraphError as error:
             _log.warning("the topology of %s is made at its first use: %s", loaded.table_key, error)
             continue
         if topology is not None:
             topologies.save(topology)
+            topology = None
+            loaded.budget.release_memory()
 
 
 def _topology(
-    loaded: LoadedType, whole: Mapping[str, LoadedType], snapshot: Snapshot
+    loaded: LoadedType, whole: Mapping[str, LoadedType], numberings: _Numberings
 ) -> Topology | None:
     edge = loaded.entity_type
     if not isinstance(edge, EdgeType):
@@ -66,21 +67,27 @@ def _topology(
     starts, ends = loaded.take_end_rows("src"), loaded.take_end_rows("dst")
     if any(key not in whole for key in keys) or starts is None or ends is None:
         return None
-    # Memory that the rows have left in the pool is about what the topology needs.
-    pa.default_memory_pool().release_unused()
-    handles = [snapshot.open(key) for key in keys]
-    edges, sources, targets = (_numbering(handle) for handle in handles)
+    edges, sources, targets = (numberings.of(key) for key in keys)
     if edges is None or sources is None or targets is None:
         return None
-    states = TopologyStates(*(TableState.of(handle) for handle in handles))
+    states = TopologyStates(*(TableState.of(numberings.snapshot.open(key)) for key in keys))
     counts = sources.count, targets.count
-    same_type = states.same_type
-    # Most of it is sorting, which runs outside of the interpreter's lock.
-    with ThreadPoolExecutor(max_workers=1) as other:
-        later = other.submit(build_csr, ends, starts, counts=counts[::-1], same_type=same_type)
-        out = build_csr(starts, ends, counts=counts, same_type=same_type)
-        incoming = later.result()
+    out, incoming = build_both(starts, ends, counts=counts, same_type=states.same_type)
     return Topology(states, sources, targets, edges, out, incoming, 0)
+
+
+class _Numberings:
+    """How the rows of tables are numbered; many types of edges end in the same nodes."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._known: dict[str, Numbering | None] = {}
+
+    def of(self, table_key: str) -> Numbering | None:
+        """Return the numbering of a new table; None if its row ids leave gaps."""
+        if table_key not in self._known:
+            self._known[table_key] = _numbering(self.snapshot.open(table_key))
+        return self._known[table_key]
 
 
 def _numbering(handle: DatasetHandle) -> Numbering | None:

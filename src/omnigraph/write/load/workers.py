@@ -10,9 +10,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey
 from omnigraph.store import Store

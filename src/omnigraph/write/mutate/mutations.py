@@ -17,8 +17,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Repository, Snapshot
 from omnigraph.manifest.errors import ExpectedVersionMismatchError, SchemaMovedError
@@ -37,17 +38,19 @@ from omnigraph.query.bindings import Bindings
 from omnigraph.query.compile import CachedQueries
 from omnigraph.query.language.tree import Delete, Update
 from omnigraph.query.params import coerce_params, require_enum_values
+from omnigraph.query.plan.plan import InsertEdge, InsertNode
 from omnigraph.query.select import QueryKindError, require_kind, select_query
 from omnigraph.recovery import WriterKind
 from omnigraph.schema import Catalog
 from omnigraph.store.errors import StagedFilesLostError
 from omnigraph.write.commit.attempts import OPTIMISTIC_ATTEMPTS_MAX, attempts
 from omnigraph.write.commit.committer import Committer
-from omnigraph.write.commit.job import TableWrite, WriteJob
+from omnigraph.write.commit.job import Claims, TableWrite, WriteJob
 from omnigraph.write.embed.row_embedder import RowEmbedder
 from omnigraph.write.mutate.pending_rows import PendingChanges
 from omnigraph.write.mutate.removal import checked_ids, remove_rows
 from omnigraph.write.mutate.statements import Affected, StatementRunner
+from omnigraph.write.rules.claims import claims_of
 from omnigraph.write.rules.endpoints import edge_ends
 from omnigraph.write.rules.validate import Validated, validate
 from omnigraph.write.rules.violations import ValidationError
@@ -191,7 +194,7 @@ class Mutations:
         ):
             with attempt.lock:
                 snapshot = self._repository.history.snapshot(request.incarnation)
-                self._committer.require_schema(snapshot.schema.schema_hash)
+                self._committer.require_schema(snapshot.incarnation, snapshot.schema.schema_hash)
                 _require_unmoved(snapshot.state, decided)
                 Requirements(expected_head=request.expected_head).require(snapshot.state)
                 plan = _plan(queries, query, snapshot)
@@ -200,7 +203,7 @@ class Mutations:
                 if change.delta.is_empty:
                     return self._result(request, plan, change, commit=None)
                 try:
-                    commit, counts = self._commit(request, change, snapshot)
+                    commit, counts = self._commit(request, change, snapshot, plan)
                     self._embedder.record()
                     return self._result(request, plan, change, commit=commit, counts=counts)
                 except (ExpectedVersionMismatchError, SchemaMovedError) as lost:
@@ -222,7 +225,7 @@ class Mutations:
         branch = request.incarnation.branch
         with self._committer.reserved_lock(branch, operation="mutation"):
             snapshot = self._repository.history.snapshot(request.incarnation)
-            self._committer.require_schema(snapshot.schema.schema_hash)
+            self._committer.require_schema(snapshot.incarnation, snapshot.schema.schema_hash)
             Requirements(expected_head=request.expected_head).require(snapshot.state)
             catalog = snapshot.catalog
             pending = PendingChanges(snapshot, catalog)
@@ -281,7 +284,11 @@ class Mutations:
         return _Change(affected, delta, pending.decisive_entries(), pending.partial_writes())
 
     def _commit(
-        self, request: MutationRequest | RemovalRequest, change: _Change, snapshot: Snapshot
+        self,
+        request: MutationRequest | RemovalRequest,
+        change: _Change,
+        snapshot: Snapshot,
+        plan: MutationPlan | None = None,
     ) -> tuple[GraphCommit | None, tuple[ChangedRows, ...]]:
         """Validate, stage and publish a change."""
         clock = self._repository.clock
@@ -320,6 +327,7 @@ class Mutations:
             reads={key: entry for key, entry in reads.items() if key not in written},
             expected_head=request.expected_head,
             revalidate=_revalidation(validated, change),
+            claims=_claims(request, change, tables, plan, catalog),
         )
         return self._committer.commit(job).commit, _counts(change, tables)
 
@@ -340,6 +348,22 @@ class _Change:
     def rests_on(self, snapshot: Snapshot) -> dict[str, Entry]:
         """Return the entries that a strict query must find again, maintenance aside."""
         return {key: snapshot.entry(key) for key in sorted({*self.decisive, *self.delta.tables})}
+
+
+def _claims(
+    request: MutationRequest | RemovalRequest,
+    change: _Change,
+    tables: Sequence[TableWrite],
+    plan: MutationPlan | None,
+    catalog: Catalog,
+) -> Claims | None:
+    """Return what the rows of a query claim that inserts new rows and rests on nothing else."""
+    if plan is None or request.expected_head is not None or change.decisive:
+        return None
+    only_inserts = all(isinstance(each, InsertNode | InsertEdge) for each in plan.statements)
+    if not only_inserts or not tables or not all(table.can_move for table in tables):
+        return None
+    return claims_of(change.delta, catalog)
 
 
 def _optimistic_max(query: QueryDecl, retries: int) -> int:

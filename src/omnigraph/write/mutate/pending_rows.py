@@ -17,7 +17,6 @@ written by earlier statements, one version per id: the latest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Entry, Snapshot
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EntityType

@@ -7,13 +7,13 @@ returns. Rows in memory are always evaluated, by the same rules.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.query.bindings import Bindings, no_bindings
 from omnigraph.query.plan.plan import AllOf, Predicate
 from omnigraph.read.access.push_down import conjuncts, push_down

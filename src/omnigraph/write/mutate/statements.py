@@ -14,13 +14,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.query.bindings import Bindings
 from omnigraph.query.plan.plan import (
     DeleteRows,

@@ -10,12 +10,12 @@ Of too many edges those that came last are rejected, of too few all that are wri
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema import EdgeType, EntityType
 from omnigraph.schema.catalog import Cardinality
 from omnigraph.schema.values.row_errors import cut

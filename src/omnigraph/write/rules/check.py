@@ -9,12 +9,13 @@ larger than memory (`write/load/check/load_check.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Generic, Never, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.write.rules.findings import Findings

@@ -6,12 +6,13 @@ Stored rows are read by index or by the columns that a rule asks for, never whol
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Entry
 from omnigraph.names import TableKey
 from omnigraph.schema import Catalog, EdgeType, EntityType

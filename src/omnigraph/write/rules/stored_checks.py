@@ -9,7 +9,6 @@ compare.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import singledispatch
 from itertools import islice
 from typing import Final
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.schema.language.shape import ShapeConstraint
 from omnigraph.schema.migration.plan import MigrationPlan

@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Entry, Snapshot
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import TableKey

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.texts import shown

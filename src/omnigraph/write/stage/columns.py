@@ -157,14 +157,17 @@ def _all_differ(column: Column) -> bool:
     return bool(distinct == len(column) - column.null_count)
 
 
-def slabs(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Gather batches into tables of about `SLAB_ROWS` rows."""
+def slabs(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, rows_min: int | None = None
+) -> Iterator[pa.Table]:
+    """Gather batches into tables of about `rows_min` rows, `SLAB_ROWS` if it is not given."""
+    wanted = SLAB_ROWS if rows_min is None else rows_min
     gathered: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         gathered.append(batch)
         rows += batch.num_rows
-        if rows >= SLAB_ROWS:
+        if rows >= wanted:
             yield pa.Table.from_batches(gathered, schema)
             gathered, rows = [], 0
     if gathered:

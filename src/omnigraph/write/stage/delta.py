@@ -7,10 +7,11 @@ deltas against the snapshot they were made on; staging turns each into one trans
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
+
+from omnigraph.dataclass import dataclass
 
 
 class WriteMode(StrEnum):

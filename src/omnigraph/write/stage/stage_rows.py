@@ -39,7 +39,13 @@ def stage_rows(
         staged = datasets.stage_append(base.base, fragments=fragments)
     added = sum(fragment.rows for fragment in fragments)
     removed = sum(deletion.rows for deletion in deletions)
-    return TableWrite(table_key, (staged,), base.entry.row_count + added - removed, base)
+    return TableWrite(
+        table_key,
+        (staged,),
+        base.entry.row_count + added - removed,
+        base,
+        appended=() if deletions else tuple(fragments),
+    )
 
 
 def stage_all_rows(

@@ -30,12 +30,13 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Self
 
 import orjson
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import Stored, member, to_json
 from omnigraph.recovery.members import StoredPath

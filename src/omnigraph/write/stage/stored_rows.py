@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Entry
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.filters import OneOf

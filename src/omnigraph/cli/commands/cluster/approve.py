@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from omnigraph.cli.address import acting
+from omnigraph.cli.address import acting, storage_options
 from omnigraph.cli.options.cluster import config_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.cluster_report import end_with
@@ -35,4 +35,8 @@ def command(resource: str, config_dir: str, as_json: bool) -> None:
     if actor is None:
         raise ActorRequiredError
     given = partial(approve, resource=resource, actor=actor)
-    end_with(config_dir, run_declared(config_dir, given), as_json=as_json)
+    end_with(
+        config_dir,
+        run_declared(config_dir, given, storage_options=storage_options()),
+        as_json=as_json,
+    )

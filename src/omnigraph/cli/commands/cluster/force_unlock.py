@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from omnigraph.cli.address import storage_options
 from omnigraph.cli.options.cluster import config_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.cluster_report import end_with
@@ -28,4 +29,8 @@ def command(lock_id: str, config_dir: str, as_json: bool) -> None:
     def unlock(work: Workplace, found: tuple[Diagnostic, ...]) -> Report:
         return force_unlock(work, lock_id, found)
 
-    end_with(config_dir, run_stored(config_dir, unlock), as_json=as_json)
+    end_with(
+        config_dir,
+        run_stored(config_dir, unlock, storage_options=storage_options()),
+        as_json=as_json,
+    )

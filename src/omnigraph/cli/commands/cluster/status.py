@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from omnigraph.cli.address import storage_options
 from omnigraph.cli.options.cluster import config_option
 from omnigraph.cli.options.flags import ScopedCommand
 from omnigraph.cli.output.cluster_report import end_with
@@ -18,4 +19,8 @@ def command(config_dir: str, as_json: bool) -> None:
     from omnigraph.cluster.commands.run import run_stored  # noqa: PLC0415 loads Lance
     from omnigraph.cluster.commands.status import status  # noqa: PLC0415 loads Lance
 
-    end_with(config_dir, run_stored(config_dir, status), as_json=as_json)
+    end_with(
+        config_dir,
+        run_stored(config_dir, status, storage_options=storage_options()),
+        as_json=as_json,
+    )

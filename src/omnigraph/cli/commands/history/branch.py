@@ -84,6 +84,17 @@ def list_(uri: str | None, as_json: bool) -> None:
     help="A file of `branch conflicts`, edited, that settles rows one by one.",
 )
 @_strategy
+@click.option(
+    "--schema",
+    "schema",
+    type=click.Choice(["source", "target"]),
+    help="Whose schema stands where both sides changed the same type, property or rule.",
+)
+@click.option(
+    "--allow-data-loss",
+    is_flag=True,
+    help="With `--schema`: drop values of what that side dropped, although the other changed them.",
+)
 @external_blob_option
 @click.option(
     "--dry-run",
@@ -102,6 +113,8 @@ def merge(
     prefer: str | None,
     resolve_file: Path | None,
     strategy: str,
+    schema: str | None,
+    allow_data_loss: bool,
     external_blob_bases: tuple[str, ...],
     dry_run: bool,
     delete_branch: bool,
@@ -111,7 +124,10 @@ def merge(
     engine: str,
     as_json: bool,
 ) -> None:
-    """Merge a branch into another one as one commit, or not at all."""
+    """Merge a branch into another one as one commit, or not at all.
+
+    A schema that the source has changed is merged too, before its rows.
+    """
     refuse_served_spark(uri, on_spark=engine == "spark")
     graph = open_graph(uri, read_only=dry_run)
     out = Output(as_json=as_json)
@@ -123,6 +139,8 @@ def merge(
         strategy=strategy,
         prefer=prefer,
         resolve_file=resolve_file,
+        schema=schema,
+        allow_data_loss=allow_data_loss,
         dry_run=dry_run,
         message=message,
         properties=properties,
@@ -134,7 +152,8 @@ def merge(
     if dry_run:
         _show_plan(result, out)
         sys.exit(EXIT_FAILURE if result.conflicts else 0)
-    text, shape = f"merged {source} into {target}: {result.outcome}", result.to_json()
+    lines = [f"merged {source} into {target}: {result.outcome}", *_schema_lines(result)]
+    text, shape = "\n".join(lines), result.to_json()
     if delete_branch:
         problem = _deleted(graph, source)
         shape["branch_deleted"] = problem is None
@@ -144,6 +163,15 @@ def merge(
             shape["branch_delete_error"] = problem
             say(f"warning: merged, but could not delete branch '{source}': {problem}", err=True)
     out.result(text, shape)
+
+
+def _schema_lines(result: MergeResult) -> list[str]:
+    """Return how a merge changes the schema of its target, and what it drops."""
+    lines = [f"schema: {step.render()}" for step in result.schema_changes.steps]
+    for each in result.dropped_values:
+        what = "rows" if each.property is None else f"values of `{each.property}`"
+        lines.append(f"dropped {what}: {type_label(each.table_key)}: {each.count}")
+    return lines
 
 
 def _deleted(graph: Graph | RemoteGraph, name: str) -> str | None:
@@ -159,12 +187,16 @@ def _show_plan(result: MergeResult, out: Output) -> None:
     names = f"merge {result.source} into {result.target}"
     count = len(result.conflicts)
     lines = [f"cannot {names}: {count} conflicts" if count else f"would {names}: {result.outcome}"]
+    lines += _schema_lines(result)
+    of_schemas = [found for found in result.conflicts if found.is_of_schemas]
+    lines += [f"conflict: {found.subject}: {found.message}" for found in of_schemas]
     lines += [
         f"{type_label(each.table_key)}: {each.inserted} inserted, {each.updated} updated,"
         f" {each.deleted} deleted"
         for each in result.counts
     ]
-    lines += [f"conflict: {found.subject}: {found.message}" for found in result.conflicts]
+    of_rows = [found for found in result.conflicts if not found.is_of_schemas]
+    lines += [f"conflict: {found.subject}: {found.message}" for found in of_rows]
     out.result("\n".join(lines), result.to_json())
 
 
@@ -202,7 +234,7 @@ def conflicts(
 
 def _conflict_line(conflict: Mapping[str, Any]) -> str:
     """Return one conflict as people read it."""
-    entity = "" if conflict["id"] is None else f" '{on_one_line(conflict['id'])}'"
+    entity = "" if conflict.get("id") is None else f" '{on_one_line(conflict['id'])}'"
     what = f"{conflict['entity_kind']} {conflict['type']}{entity}"
     return f"{what}: {conflict['kind']}: {on_one_line(conflict['message'])}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from omnigraph.cli.address import graph_address, open_graph
 from omnigraph.cli.config.safe_file import write_whole
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.options.selection import page_size, selected, selection_options
-from omnigraph.cli.output.change_lines import ChangeText
+from omnigraph.cli.output.change_lines import ChangeText, step_lines
 from omnigraph.cli.output.json_writer import JsonWriter
 from omnigraph.cli.output.output import Output, json_option
 from omnigraph.cli.output.streams import say
@@ -40,6 +41,13 @@ def command() -> None:
 @click.option("--page-token", help="Fetch one page of a poll, as it is.")
 @page_size
 @selection_options
+@click.option(
+    "--schema-changes",
+    type=click.Choice(["refuse", "deliver"]),
+    default="refuse",
+    show_default=True,
+    help="Whether commits that changed the schema are an error or come with its steps.",
+)
 @json_option
 def poll(
     uri: str | None,
@@ -51,6 +59,7 @@ def poll(
     kinds: tuple[str, ...],
     types: tuple[str, ...],
     ops: tuple[str, ...],
+    schema_changes: str,
     as_json: bool,
 ) -> None:
     """Tell what has happened since a cursor, and give the next one."""
@@ -60,7 +69,12 @@ def poll(
         raise click.UsageError("--cursor, --start and --page-token are mutually exclusive")
     graph = open_graph(uri, read_only=True)
     request = FeedRequest(
-        selected(kinds, types, ops), cursor=cursor, start=start, page_token=page_token, limit=limit
+        selected(kinds, types, ops),
+        cursor=cursor,
+        start=start,
+        page_token=page_token,
+        limit=limit,
+        schema_changes=schema_changes,
     )
     if page_token is not None:
         page = graph.poll_changes(request, branch=branch)
@@ -104,16 +118,12 @@ def baseline(
 
 def _pages(graph: Graph | RemoteGraph, request: FeedRequest, branch: str) -> Iterator[FeedPage]:
     """Follow page tokens until a page ends with a cursor."""
-    from omnigraph.graph import FeedRequest  # noqa: PLC0415 loads Lance
-
     while True:
         page = graph.poll_changes(request, branch=branch)
         yield page
         if page.next_page_token is None:
             return
-        request = FeedRequest(
-            request.selection, page_token=page.next_page_token, limit=request.limit
-        )
+        request = replace(request, cursor=None, start=None, page_token=page.next_page_token)
 
 
 def _blocks(pages: Iterator[FeedPage], last: list[FeedPage]) -> Iterator[Block]:
@@ -139,7 +149,8 @@ def _write_pages(pages: Iterator[FeedPage]) -> None:
 def _write_block(out: JsonWriter, parts: Iterator[Block]) -> None:
     first = next(parts)
     with out.in_object():
-        out.value(first.cause, "cause")
+        for name, value in first.header().items():
+            out.value(value, name)
         with out.in_list("changes"):
             for part in chain([first], parts):
                 for change in part.changes:
@@ -177,5 +188,6 @@ def _block_lines(block: Block, text: ChangeText, *, with_cause: bool = True) -> 
     if with_cause:
         actor = f" by {on_one_line(str(cause['actor_id']))}" if cause.get("actor_id") else ""
         yield f"commit {cause['graph_commit_id']} on {cause['authored_branch']}{actor}"
+        yield from step_lines(block.schema_changes)
     for change in block.changes:
         yield from text.lines(change)

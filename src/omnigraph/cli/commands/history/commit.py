@@ -14,7 +14,7 @@ from omnigraph.cli.options.commit_filter import commit_filter
 from omnigraph.cli.options.commit_note import commit_options, retries_option
 from omnigraph.cli.options.flags import ScopedGroup
 from omnigraph.cli.options.selection import page_size, selected, selection_options
-from omnigraph.cli.output.change_lines import ChangeText
+from omnigraph.cli.output.change_lines import ChangeText, step_lines
 from omnigraph.cli.output.json_writer import JsonWriter
 from omnigraph.cli.output.output import Output, json_option, pair_lines
 from omnigraph.cli.output.streams import say
@@ -113,7 +113,8 @@ def _write_pages(fetch: Callable[[str | None], CommitPage]) -> None:
     first = next(pages)
     out = JsonWriter()
     with out.in_object():
-        out.value(first.cause, "cause")
+        for name, value in first.header().items():
+            out.value(value, name)
         with out.in_list("changes"):
             for page in chain([first], pages):
                 for change in page.changes:
@@ -123,11 +124,12 @@ def _write_pages(fetch: Callable[[str | None], CommitPage]) -> None:
 def _print_pages(fetch: Callable[[str | None], CommitPage], text: ChangeText) -> None:
     for number, page in enumerate(_pages(fetch)):
         if page.changes or number == 0:
-            say(_change_text(page, text))
+            say(_change_text(page, text, with_steps=number == 0))
 
 
-def _change_text(page: CommitPage, text: ChangeText) -> str:
-    lines = [line for change in page.changes for line in text.lines(change)]
+def _change_text(page: CommitPage, text: ChangeText, *, with_steps: bool = True) -> str:
+    lines = [*step_lines(page.schema_changes)] if with_steps else []
+    lines += [line for change in page.changes for line in text.lines(change)]
     return "\n".join(lines) or "(no changes)"
 
 

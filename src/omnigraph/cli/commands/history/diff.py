@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +11,9 @@ import click
 from omnigraph.cli.address import graph_address, open_graph, refuse_served_spark
 from omnigraph.cli.options.engine import engine_option
 from omnigraph.cli.options.flags import ScopedCommand
+from omnigraph.cli.options.read_target import state_named
 from omnigraph.cli.options.selection import selected, selection_options
-from omnigraph.cli.output.change_lines import ChangeText
+from omnigraph.cli.output.change_lines import ChangeText, step_lines
 from omnigraph.cli.output.json_writer import JsonWriter, json_text
 from omnigraph.cli.output.streams import say
 from omnigraph.texts import escaped
@@ -20,11 +21,7 @@ from omnigraph.texts import escaped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from omnigraph.client import RemoteGraph
-    from omnigraph.graph import Graph, ReadTarget
-
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
-_COMMIT = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
 @click.command("diff", cls=ScopedCommand)
@@ -53,30 +50,49 @@ def command(
     """Show what differs between A and B: branches, tags, commits or versions of main.
 
     Rows are shown as they are in A and in B, property by property. A row that was written again
-    with the same values does not differ.
+    with the same values does not differ. Where the schemas differ, their steps come first, and
+    rows are compared by what types and properties are, not by what they are called.
     """
     if as_json and form not in (None, "json"):
         raise click.UsageError("--json and --format are mutually exclusive")
     refuse_served_spark(uri, on_spark=engine == "spark")
     graph = open_graph(uri, read_only=True)
     found = graph.changes_between(
-        _target(graph, before), _target(graph, after), selected(kinds, types, ops), engine=engine
+        state_named(graph, before),
+        state_named(graph, after),
+        selected(kinds, types, ops),
+        engine=engine,
     )
     if form == "jsonl":
         for change in found:
             click.echo(json_text(change))
         return
+    steps, found = _split(found)
     tally: Counter[tuple[str, str]] = Counter()
     counted = _counted(found, tally)
     if as_json or form == "json":
-        _write(before, after, counted, tally, stat=stat)
+        _write(before, after, steps, counted, tally, stat=stat)
         return
+    for line in step_lines(steps):
+        say(line)
     text = ChangeText.of(graph)
     for change in counted:
         for line in () if stat else text.lines(change):
             click.secho(escaped(line), fg=_COLOURS[change["op"]])
-    for line in _stat_lines(_counts(tally)):
+    for line in _stat_lines(_counts(tally), if_none="no row differs" if steps else "no difference"):
         say(line)
+
+
+def _split(
+    items: Iterator[dict[str, Any]],
+) -> tuple[list[dict[str, Any]], Iterator[dict[str, Any]]]:
+    """Take the steps between the schemas off the changes."""
+    first = next(items, None)
+    if first is None:
+        return [], iter(())
+    if "schema_changes" in first:
+        return first["schema_changes"], items
+    return [], chain([first], items)
 
 
 def _counted(
@@ -91,6 +107,7 @@ def _counted(
 def _write(
     before: str,
     after: str,
+    steps: list[dict[str, Any]],
     changes: Iterator[dict[str, Any]],
     tally: Counter[tuple[str, str]],
     *,
@@ -100,6 +117,8 @@ def _write(
     with out.in_object():
         out.value(before, "from")
         out.value(after, "to")
+        if steps:
+            out.value(steps, "schema_changes")
         with out.in_list("changes"):
             for change in changes:
                 if not stat:
@@ -107,38 +126,13 @@ def _write(
         out.value(_counts(tally), "stats")
 
 
-def _target(graph: Graph | RemoteGraph, name: str) -> ReadTarget:
-    """Find what a name means: a branch, else a tag, a version of main, a commit."""
-    from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
-
-    if name in graph.branch_list():
-        return ReadTarget.branch(name)
-    if any(tag.name == name for tag in graph.tag_list()):
-        return ReadTarget.tag(name)
-    if name.isdigit():
-        return ReadTarget.commit(_at_version(graph, int(name)))
-    return ReadTarget.commit(name) if _COMMIT.fullmatch(name) else ReadTarget.branch(name)
-
-
-def _at_version(graph: Graph | RemoteGraph, version: int) -> str:
-    from omnigraph.graph import CommitNotFoundError, Graph  # noqa: PLC0415 loads Lance
-
-    if isinstance(graph, Graph):
-        return graph.snapshot_at_version(version).commit_id
-    # A server knows commits, and the newest one up to a version is what the version shows.
-    for commit in graph.list_commits("main"):
-        if commit.manifest_version <= version:
-            return commit.graph_commit_id
-    raise CommitNotFoundError(str(version))
-
-
 def _counts(tally: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
     names = sorted({name for name, _ in tally})
     return {name: {op: tally[name, op] for op in _COLOURS} for name in names}
 
 
-def _stat_lines(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def _stat_lines(counts: Mapping[str, Mapping[str, int]], *, if_none: str) -> Iterator[str]:
     if not counts:
-        yield "no difference"
+        yield if_none
     for name, of_type in counts.items():
         yield f"{name}: +{of_type['insert']} ~{of_type['update']} -{of_type['delete']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.address import Scope
+from omnigraph.cli.address import Scope, storage_options
 
 if TYPE_CHECKING:
     from omnigraph.cluster.applied import AppliedGraph, AppliedRevision
@@ -14,7 +14,7 @@ def applied_revision(scope: Scope) -> AppliedRevision:
     """Return the applied revision of a cluster that could be served, or raise why it could not."""
     from omnigraph.cluster.read_applied import read_applied  # noqa: PLC0415 a heavy room
 
-    return read_applied(scope.target).require_ready()
+    return read_applied(scope.target, storage_options()).require_ready()
 
 
 def chosen_graphs(scope: Scope) -> list[AppliedGraph]:

@@ -7,12 +7,12 @@ many edges they have. Stored edges are read once for each part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema import EdgeType
 from omnigraph.store.records import ROW_ADDRESS
 from omnigraph.write.load.check.hashes import HashPart

@@ -7,7 +7,7 @@ import numpy as np
 from omnigraph.schema import EdgeType
 from omnigraph.write.load.check.hashes import StoredHashes
 from omnigraph.write.load.check.scope import FirstRows, LoadScope
-from omnigraph.write.load.rows.types import LoadedType
+from omnigraph.write.load.rows.types import END_ROWS_MIN, LoadedType
 from omnigraph.write.rules.check import FoundRows
 from omnigraph.write.stage.columns import Integers, Mask
 from omnigraph.write.stage.stored_rows import PROBES_MAX
@@ -20,11 +20,16 @@ def edges_without_node(loaded: LoadedType, end: str, node_key: str, scope: LoadS
     column = loaded.ends[end]
     is_open = np.ones(loaded.row_count, np.bool_) if loaded.live is None else loaded.live.copy()
     if written is not None:
-        keeps_ends = scope.options.persists_topology and not has_stored
-        for rows, found in written.lookup().joined(column):
+        keeps_ends = (
+            scope.options.persists_topology and not has_stored and loaded.row_count >= END_ROWS_MIN
+        )
+        end_rows = np.full(loaded.row_count, -1, np.int32) if keeps_ends else None
+        for rows, found in scope.node_lookup(written).joined(column):
             _clear(is_open, rows, found >= 0)
-            if keeps_ends:
-                loaded.note_ends(end, rows, found)
+            if end_rows is not None:
+                end_rows[rows] = found
+        if end_rows is not None:
+            loaded.keep_end_rows(end, end_rows)
     count = int(np.count_nonzero(is_open))
     if count:
         scope.depend_on(node_key)

@@ -11,11 +11,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.records import ROW_ADDRESS
 from omnigraph.write.load.check.buckets import Buckets, bucket_of, divided
 from omnigraph.write.load.check.hashing import (
@@ -240,6 +241,21 @@ class RowLookup:
             if own.any():
                 found[own] = index().rows_of(wanted.filter(own))
         return found
+
+    def hits(self, ids: pa.Array, scheme: HashScheme) -> tuple[Integers, Integers]:
+        """Return the positions of the ids that are known, and their numbers.
+
+        Made for many ids of which few are known: only those that pass a pre-filter get a pair.
+        """
+        prefilter = None if self.is_divided else self._index().index.prefilter
+        if prefilter is None:
+            candidates = np.arange(len(ids))
+        else:
+            candidates = np.flatnonzero(prefilter.may_have(scheme.texts(ids)))
+            ids = ids.take(pa.array(candidates))
+        rows = self.rows_of(scheme.pairs(ids))
+        is_known = rows >= 0
+        return candidates[is_known], rows[is_known]
 
     def joined(self, wanted: HashedRows) -> Iterator[tuple[Integers, Integers]]:
         """Look up all rows of the other side: their numbers, and what is found for each.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from omnigraph.dataclass import dataclass
 from omnigraph.write.load.check.buckets import BUCKETS, Buckets, bucket_of
 from omnigraph.write.load.check.hashing import Hashes
 from omnigraph.write.load.rows.spool import SpoolBudget

@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema.values.ids import spell
 from omnigraph.write.load.check.hashes import HashedColumn
 from omnigraph.write.load.check.hashing import is_among

@@ -74,6 +74,7 @@ class LoadScope:
         """Addresses of stored edges that are removed with their nodes, by table."""
         self._stored_lookup: tuple[str, RowLookup] | None = None
         self._written: dict[str, Mask] = {}
+        self._looked_up: dict[str, LoadedType] = {}
 
     def is_overwritten(self, table_key: str) -> bool:
         """Whether the load replaces all rows of a table."""
@@ -83,6 +84,27 @@ class LoadScope:
         """Record that the result depends on a table, unless the load writes it."""
         if table_key not in self.types and table_key not in self.cascaded:
             self.reads[table_key] = self.stored.entry(table_key)
+
+    def node_lookup(self, nodes: LoadedType) -> RowLookup:
+        """Return the lookup of written nodes by id.
+
+        Lookups that were used before stay while all together have `rows_at_once` rows: many types
+        of edges need no more memory than one.
+        """
+        found = nodes.lookup()
+        if found.is_divided:
+            # It has one part in memory at a time, and frees that itself.
+            return found
+        self._looked_up.pop(nodes.table_key, None)
+        self._looked_up[nodes.table_key] = nodes
+        rows = sum(len(one.ids) for one in self._looked_up.values())
+        for key, one in list(self._looked_up.items())[:-1]:
+            if rows <= nodes.budget.rows_at_once:
+                break
+            rows -= len(one.ids)
+            one.forget_lookup()
+            del self._looked_up[key]
+        return found
 
     def stored_lookup(self, loaded: LoadedType, node_key: str) -> RowLookup:
         """Return the lookup of stored nodes by id; the last one is cached."""
@@ -118,6 +140,7 @@ class LoadScope:
         """Free the lookups."""
         self._close_stored()
         self._written.clear()
+        self._looked_up.clear()
         for loaded in self.types.values():
             loaded.forget_lookup()
 

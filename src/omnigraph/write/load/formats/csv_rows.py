@@ -15,7 +15,7 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import nearest_name
 from omnigraph.write.load.formats.columnar import no_rows
 from omnigraph.write.load.formats.files import InputUnreadableError

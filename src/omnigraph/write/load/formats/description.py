@@ -17,9 +17,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.schema import EntityType

@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -26,6 +25,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.store.outside_files import Location, locate
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import orjson
 
+from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import one_of
 from omnigraph.write.load.formats.files import (

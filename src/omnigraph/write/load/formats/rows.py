@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO, Final, TypeAlias
 
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import nearest_name
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.schema.values.decode import BATCH_BYTES

@@ -35,6 +35,14 @@ class LoadSink(Protocol):
         ...
 
 
+class TypeSink(LoadSink, Protocol):
+    """Takes what a source of a whole load reads."""
+
+    def end_type(self, entity_type: EntityType) -> None:
+        """Finish a type: no more rows of it follow."""
+        ...
+
+
 class LoadInput(Protocol):
     """What a load has to know of its input."""
 
@@ -52,6 +60,6 @@ class LoadInput(Protocol):
 class LoadSource(LoadInput, Protocol):
     """An input that this process reads."""
 
-    def read(self, catalog: Catalog, sink: LoadSink) -> None:
+    def read(self, catalog: Catalog, sink: TypeSink) -> None:
         """Hand everything to the sink."""
         ...

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema import Catalog, EdgeType, EntityType
 from omnigraph.schema.catalog import Property
 from omnigraph.schema.values import codes as value_codes

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias, cast
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema import Catalog
 from omnigraph.schema.values.converted import ConversionMode
 from omnigraph.schema.values.decode import paused_garbage_collection

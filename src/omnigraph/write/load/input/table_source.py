@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.names import nearest_name
 from omnigraph.schema import Catalog, EntityType
 from omnigraph.write.load.formats.description import (
@@ -20,7 +22,7 @@ from omnigraph.write.load.formats.frames import ArrowStream, frame_batches
 from omnigraph.write.load.formats.json_rows import RowReader, object_batches
 from omnigraph.write.load.formats.kinds import Format
 from omnigraph.write.load.formats.rows import RowFile, files_of, format_of, position_unit
-from omnigraph.write.load.input.interfaces import LoadSink
+from omnigraph.write.load.input.interfaces import LoadSink, TypeSink
 from omnigraph.write.load.input.tables import column_batch, column_problems, empty_rows
 from omnigraph.write.load.rows.check_rows import ColumnBatch
 from omnigraph.write.rules import codes
@@ -46,20 +48,24 @@ class TableSource:
     place: str = "row"
     last_wins_for_unkeyed_ids: bool = False
 
-    def read(self, catalog: Catalog, sink: LoadSink) -> None:
+    def read(self, catalog: Catalog, sink: TypeSink) -> None:
         """Hand all tables over, nodes first, by name."""
-        for name, table in sorted(self.nodes.items()):
-            node = catalog.node_types.get(name)
-            if node is None:
-                sink.refuse(_unknown_type("node", name, catalog.node_types), None)
-            else:
-                self._read(node, table, catalog, sink)
-        for name, table in sorted(self.edges.items()):
-            edge = catalog.lookup_edge(name)
-            if edge is None:
-                sink.refuse(_unknown_type("edge", name, catalog.edge_types), None)
-            else:
-                self._read(edge, table, catalog, sink)
+        found: list[tuple[str, EntityType | None]] = [
+            *((name, catalog.node_types.get(name)) for name in sorted(self.nodes)),
+            *((name, catalog.lookup_edge(name)) for name in sorted(self.edges)),
+        ]
+        # Two names may mean one type of edges.
+        waiting = Counter(kind.table_key for _, kind in found if kind is not None)
+        for number, (name, entity_type) in enumerate(found):
+            is_node = number < len(self.nodes)
+            if entity_type is None:
+                known = catalog.node_types if is_node else catalog.edge_types
+                sink.refuse(_unknown_type("node" if is_node else "edge", name, known), None)
+                continue
+            self._read(entity_type, (self.nodes if is_node else self.edges)[name], catalog, sink)
+            waiting[entity_type.table_key] -= 1
+            if not waiting[entity_type.table_key]:
+                sink.end_type(entity_type)
 
     def _read(
         self, entity_type: EntityType, table: TableInput, catalog: Catalog, sink: LoadSink

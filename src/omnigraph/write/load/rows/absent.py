@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values.numeric import valid_mask
 from omnigraph.write.load.rows.spool import NumberSpool, SpoolBudget

@@ -11,7 +11,7 @@ pickled.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.schema import EntityType, NodeType
 from omnigraph.schema.values import codes as value_codes
 from omnigraph.schema.values.convert import convert_values

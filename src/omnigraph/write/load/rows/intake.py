@@ -142,6 +142,13 @@ class Intake:
         self._refused.clear()
         self.require_tolerable()
 
+    def end_type(self, entity_type: EntityType) -> None:
+        """Finish the rows of a type, so that its writer frees its memory before the next begins."""
+        loaded = self.types.get(entity_type.table_key)
+        if loaded is not None:
+            loaded.finish()
+            self._budget.release_memory()
+
     # -- afterwards -------------------------------------------------------------------------------
 
     def finish(self) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.write.load.rows.spool import Spool
 from omnigraph.write.stage.columns import Integers
 

@@ -8,19 +8,22 @@
 3. Either way all rows can be read again in their order, column by column, and written again: for
    another lineage, or without some of them.
 4. A small load writes nothing before it has been checked.
+5. A writer needs memory for every column, so no more than `STREAMS_MAX` run at the same time. Where
+   records of many types are mixed, the rows of the others are spooled and written one type after
+   another. A source that reads type by type ends each writer before the next begins.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from typing import Final
 
 import pyarrow as pa
 
 from omnigraph.clock import Clock
+from omnigraph.dataclass import dataclass
 from omnigraph.manifest.forks import WriteBase, write_base
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.rows import Entry
@@ -31,6 +34,9 @@ from omnigraph.write.stage.columns import Mask
 from omnigraph.write.stage.staging_record import DatasetBase, LazyRecord
 
 _STREAM_BYTES_MIN: Final = 8 << 20
+_WAITING_BYTES_MAX: Final = 32 << 20
+"""Rows of all types that wait for their writer or for the end of the input."""
+STREAMS_MAX: Final = 4
 _QUEUE_BATCHES_MAX: Final = 4
 _PUT_WAIT_S: Final = 0.2
 
@@ -178,6 +184,7 @@ class RowPart:
     def __init__(self, destination: Destination, budget: SpoolBudget, *, may_stream: bool) -> None:
         self._destination = destination
         self._schema = destination.schema
+        self._budget = budget
         self._spool = budget.spool(self._schema)
         self._may_stream = may_stream
         self._waiting: list[pa.RecordBatch] = []
@@ -196,16 +203,26 @@ class RowPart:
         elif self._stream is not None:
             self._stream.put(batch)
         elif batch.num_rows:
-            self._waiting.append(batch)
-            self._waiting_bytes += batch.nbytes
-            if self._waiting_bytes >= _STREAM_BYTES_MIN:
-                self._start_stream()
+            self._wait(batch)
+
+    def _wait(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        self._budget.waiting_bytes += batch.nbytes
+        is_much = self._waiting_bytes >= _STREAM_BYTES_MIN
+        if is_much and self._budget.streams < STREAMS_MAX:
+            self._start_stream()
+        elif is_much or self._budget.waiting_bytes > _WAITING_BYTES_MAX:
+            self._spool_waiting()
 
     def finish(self) -> None:
-        """Finish what is written: there are no more rows."""
-        self._spool.finish()
-        if self._stream is not None and self._base is not None:
+        """Finish what is written: there are no more rows. May be called again."""
+        if self._stream is None:
+            self._spool_waiting()
+            self._spool.finish()
+        elif self._base is not None and _lineage(self._base) not in self._written:
             self._written[_lineage(self._base)] = self._stream.finish()
+            self._budget.end_stream()
 
     def close(self) -> None:
         """Stop what still runs, and remove what was only for reading."""
@@ -216,13 +233,11 @@ class RowPart:
             self._view = None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read all rows in their order."""
+        """Read all rows in their order, after `finish`."""
         if self._stream is not None:
             yield from self._staged_batches(columns)
-            return
-        for batch in self._waiting:
-            yield batch if columns is None else batch.select(list(columns))
-        yield from self._spool.batches(columns)
+        else:
+            yield from self._spool.batches(columns)
 
     def fragments(self, base: WriteBase, kept: Mask | None = None) -> Fragments:
         """Return all rows, or the kept ones, as fragments of a lineage."""
@@ -242,9 +257,21 @@ class RowPart:
         destination.bases.declare(base)
         self._base = base
         self._stream = FragmentStream(self._schema, lambda rows: destination.write(base, rows))
-        for batch in self._waiting:
+        self._budget.begin_stream()
+        for batch in self._taken_waiting():
             self._stream.put(batch)
-        self._waiting = []
+
+    def _spool_waiting(self) -> None:
+        """Spool all rows: those that wait, and those that follow."""
+        self._may_stream = False
+        for batch in self._taken_waiting():
+            self._spool.append(batch)
+
+    def _taken_waiting(self) -> list[pa.RecordBatch]:
+        waiting, self._waiting = self._waiting, []
+        self._budget.waiting_bytes -= self._waiting_bytes
+        self._waiting_bytes = 0
+        return waiting
 
     def _staged_batches(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         view, fragment_ids = self._opened_view()

@@ -15,7 +15,7 @@ import os
 import tempfile
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from io import SEEK_END
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self, TypeAlias
@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.store.errors import StorageFullError
+from omnigraph.write.load.memory import release_memory, returned_memory
 
 MEMORY_MAX: Final = 64 << 20
 """What one load keeps in memory, in bytes."""
@@ -47,6 +48,12 @@ class SpoolBudget:
         self._bytes_left = bytes_in_memory_max
         self.rows_at_once = max(1, bytes_in_memory_max // _BYTES_PER_SORTED_ROW)
         """How many rows may have their hashes in memory together while a rule looks at them."""
+        self.streams = 0
+        """How many tables are written while more rows are read."""
+        self.waiting_bytes = 0
+        """Rows that may still be streamed, and are in no spool."""
+        self._large = ExitStack()
+        self._is_large = False
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._files = 0
         self._opened: list[BinaryIO] = []
@@ -63,6 +70,7 @@ class SpoolBudget:
                 file.close()
         if self._directory is not None:
             self._directory.cleanup()
+        self._large.close()
         if isinstance(error, OSError) and error.errno in _NO_SPACE:
             reason = f"{os.strerror(error.errno)}; TMPDIR can name another place for waiting rows"
             raise StorageFullError(path=tempfile.gettempdir(), reason=reason) from error
@@ -82,8 +90,32 @@ class SpoolBudget:
         self._bytes_left -= size
         return True
 
+    def release(self, size: int) -> None:
+        """Return memory to the budget."""
+        self._bytes_left += size
+
+    def begin_stream(self) -> None:
+        """Count a table that is written while more rows are read."""
+        self.streams += 1
+        self._become_large()
+
+    def end_stream(self) -> None:
+        """Count a table whose rows are all written."""
+        self.streams -= 1
+
+    def release_memory(self) -> None:
+        """Return freed memory to the system, if the load is large."""
+        if self._is_large:
+            release_memory()
+
+    def _become_large(self) -> None:
+        if not self._is_large:
+            self._is_large = True
+            self._large.enter_context(returned_memory())
+
     def new_file(self) -> Path:
         """Return the path of a file that does not exist yet."""
+        self._become_large()
         if self._directory is None:
             self._directory = tempfile.TemporaryDirectory(prefix="omnigraph-load-")
         self._files += 1
@@ -131,6 +163,7 @@ class Spool:
             return
         self._write_out()
         self._writer.close()
+        self._writer = None
         if self._sink is not None:
             self._sink.close()
 
@@ -197,6 +230,7 @@ class NumberSpool:
             self._files = [self._budget.open_file() for _ in range(self._width)]
             for part in self._parts:
                 self._write(part)
+                self._budget.release(sum(column.nbytes for column in part))
             self._parts = []
         self._write(own)
 
@@ -244,6 +278,13 @@ class NumberSpool:
             pieces.append(self._parts[number][0][max(0, low - start) : high - start])
             number += 1
         return pieces[1] if len(pieces) == 2 else np.concatenate(pieces)
+
+    def close(self) -> None:
+        """Give memory back and remove the files; nothing can be read any more."""
+        self._budget.release(sum(column.nbytes for part in self._parts for column in part))
+        for file in self._files:
+            self._budget.discard_file(file)
+        self._parts, self._starts, self._files, self._count = [], [], [], 0
 
     def _write(self, columns: Columns) -> None:
         for file, column in zip(self._files, columns, strict=True):

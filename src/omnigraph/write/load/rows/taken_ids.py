@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.dataclass import dataclass
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.write.load.check.hashing import Hashes
 from omnigraph.write.load.check.matches import Matches

@@ -8,7 +8,7 @@
 | each tuple that `@unique` wants once | 8 |
 | whether it still counts, once some rows do not (in memory) | 2 |
 | whether the load made the id of an edge, from the first given one on (in memory) | 1 |
-| which nodes an edge ends in, where that is asked for (in memory) | 8 |
+| which nodes an edge ends in, where that is asked for | 8 |
 | which properties it does not name, in a merge in which some rows do not name all | 8 for 64 |
 
 Beyond the budget of the load these numbers are in files, and rules look at them bucket by bucket
@@ -35,7 +35,7 @@ from omnigraph.write.load.rows.absent import AbsentRows
 from omnigraph.write.load.rows.check_rows import CheckedRows
 from omnigraph.write.load.rows.overlay import Overlay
 from omnigraph.write.load.rows.row_parts import Destination, RowPart
-from omnigraph.write.load.rows.spool import SpoolBudget
+from omnigraph.write.load.rows.spool import NumberSpool, SpoolBudget
 from omnigraph.write.load.rows.taken_ids import TakenIds
 from omnigraph.write.rules.unique import unique_tuples
 from omnigraph.write.stage.columns import Integers, Mask, flat
@@ -105,7 +105,7 @@ class LoadedType:
         self.equal: Mask | None = None
         """The rows that do not count because they equal stored rows."""
         self._lookup: RowLookup | None = None
-        self._end_rows: dict[str, npt.NDArray[np.int32]] = {}
+        self._end_rows: dict[str, NumberSpool] = {}
 
     # -- gathering --------------------------------------------------------------------------------
 
@@ -318,17 +318,20 @@ class LoadedType:
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    def note_ends(self, end: str, edges: Integers, nodes: Integers) -> None:
-        """Remember which rows of the load some edges end in, to build the topology from."""
-        if self.row_count < END_ROWS_MIN:
-            return
-        if end not in self._end_rows:
-            self._end_rows[end] = np.full(self.row_count, -1, np.int32)
-        self._end_rows[end][edges] = nodes
+    def keep_end_rows(self, end: str, nodes: npt.NDArray[np.int32]) -> None:
+        """Keep which rows of the load all edges end in, to build the topology from."""
+        self.take_end_rows(end)
+        self._end_rows[end] = self.budget.numbers(np.int32)
+        self._end_rows[end].append(nodes)
 
     def take_end_rows(self, end: str) -> npt.NDArray[np.int32] | None:
-        """Return the rows that all edges end in, if they were remembered, and forget them."""
-        return self._end_rows.pop(end, None)
+        """Return the rows that all edges end in, if they were kept, and forget them."""
+        kept = self._end_rows.pop(end, None)
+        if kept is None:
+            return None
+        nodes: npt.NDArray[np.int32] = kept.whole()
+        kept.close()
+        return nodes
 
     def tuple_column(self, members: tuple[str, ...]) -> HashedColumn:
         """Return the hashes of one of `tuples`."""

@@ -1,0 +1,1 @@
+"""Three-way merge of compiled schemas, by identity; pure, without storage."""
