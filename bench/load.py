@@ -7,14 +7,16 @@
 | mixed | 100,000 records of graph JSONL, all checks | `pyarrow.json` + `write_dataset` | 3.0 |
 | csv | 500,000 Person + 1,000,000 Knows | `pyarrow.csv` + the same rows as parquet | 1.5 |
 | upsert | 100,000 rows into 1,000,000 | raw `merge_insert` without an index | 1.5 |
+| fresh | the same with a text of 20 words, every side in a new process | the same | 1.5 |
 | partial | 100,000 of 1,000,000 rows changed by input without a column | whole rows | 1.3 |
 | reload | 1,000,000 edges without ids, merged again unchanged | their first load | 2.0 |
 | parquet | 1,000,000 Person + 10,000,000 Knows, ready to traverse | Kuzu | 1.0, memory 1.5 |
 | memory | peak memory of loads of 250 MB and 1 GB of JSONL | each other | 8 bytes per record |
 
 `--scale` makes everything smaller or larger. Times are medians of interleaved rounds; making the
-empty graph is not part of them. The peers flush nothing to disk, ours does. `parquet` and `memory`
-run every side in a process of its own; Kuzu is in the environment that `make bench-peers` makes.
+empty graph is not part of them. The peers flush nothing to disk, ours does. `fresh`, `parquet` and
+`memory` run every side in a process of its own: `fresh` includes the modules that a first load
+imports. Kuzu is in the environment that `make bench-peers` makes.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ PLAIN_SCHEMA = """
 node Person { name: String @key  age: I32  city: String? }
 edge Knows: Person -> Person { since: I32 }
 """
+TEXT_SCHEMA = "node Person { name: String @key  age: I32  city: String?  bio: String? }"
 
 MORE_BYTES_MAX = 8
 PEER_PYTHON = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
@@ -230,6 +233,45 @@ def upsert(root: Path, scale: float, rounds: int) -> None:
     Comparison("upsert", "merge_insert", 1.5).run(rounds, ours, peer)
 
 
+def with_text(table: pa.Table) -> pa.Table:
+    """Add a column of texts of 20 words."""
+    words = np.array(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"])
+    picked = words[np.random.default_rng(7).integers(0, len(words), (table.num_rows, 20))]
+    return table.append_column("bio", pa.array([" ".join(row) for row in picked.tolist()]))
+
+
+def fresh(root: Path, scale: float, rounds: int) -> None:
+    """Upsert wide rows in a process that has loaded nothing before."""
+    stored, changed = int(1_000_000 * scale), int(100_000 * scale)
+    folders = Folders(root)
+    base, raw_base, rows_path = folders.new(), folders.new(), str(root / "rows.parquet")
+    whole = with_text(people(0, stored))
+    with Graph.init(base, TEXT_SCHEMA) as graph:
+        graph.load_tables(nodes={"Person": whole}, mode="append")
+    raw = whole.append_column("id", whole["name"])
+    lance.write_dataset(raw, raw_base, enable_stable_row_ids=True, data_storage_version="2.2")
+    pq.write_table(with_text(people(stored - changed // 2, changed)), rows_path)
+    runs: dict[str, list[Run]] = {"ours": [], "merge_insert": []}
+    for _ in range(rounds):
+        for name, source, program in (
+            ("ours", base, UPSERT_ROWS),
+            ("merge_insert", raw_base, MERGE_INSERT),
+        ):
+            target = folders.new()
+            shutil.copytree(source, target)
+            runs[name].append(child(sys.executable, program, target, rows_path))
+            shutil.rmtree(target)
+    for what, unit in (("seconds", "s"), ("cpu_s", "s of processors")):
+        mine, theirs = (
+            statistics.median(getattr(run, what) for run in found) for found in runs.values()
+        )
+        mark = "ok" if mine <= 1.5 * theirs else "ABOVE THE BAR"
+        print(
+            f"fresh: ours {mine:.3f} {unit}, merge_insert {theirs:.3f}, ratio {mine / theirs:.2f}"
+            f" (bar 1.5) {mark}"
+        )
+
+
 def partial(root: Path, scale: float, rounds: int) -> None:
     stored, changed = int(1_000_000 * scale), int(100_000 * scale)
     folders = Folders(root)
@@ -322,6 +364,25 @@ with Measured():
     connection.execute(f"COPY Knows FROM '{knows}'")
     connection.execute("CHECKPOINT")
 """
+UPSERT_ROWS = """
+import pyarrow.parquet as pq
+from omnigraph import Graph
+folder, path = sys.argv[1:]
+rows = pq.read_table(path)
+graph = Graph.open(folder)
+with Measured():
+    graph.load_tables(nodes={"Person": rows}, mode="merge")
+"""
+MERGE_INSERT = """
+import lance
+import pyarrow.parquet as pq
+folder, path = sys.argv[1:]
+rows = pq.read_table(path)
+merge = lance.dataset(folder).merge_insert("id")
+merge.when_matched_update_all().when_not_matched_insert_all()
+with Measured():
+    merge.execute(rows.append_column("id", rows["name"]))
+"""
 LOAD_RECORDS = """
 from omnigraph import Graph
 folder, schema, path = sys.argv[1:]
@@ -383,6 +444,7 @@ PARTS = {
     "mixed": mixed,
     "csv": csv,
     "upsert": upsert,
+    "fresh": fresh,
     "partial": partial,
     "reload": reload,
     "parquet": parquet,

@@ -223,15 +223,15 @@ def watch_all(phases: Phases, graph: Graph) -> None:
     phases.watch(repository.history, "snapshot", "snapshot: probe and read the manifest")
     phases.watch(mutate_module.Mutations, "_change", "statements in memory")
     phases.watch(mutate_module, "validate", "validate: endpoints, keys, rules")
-    phases.watch(mutate_module, "prepare", "prepare: look up ids, stage, flush")
+    phases.watch(mutate_module, "stage_delta", "prepare: look up ids, stage, flush")
     phases.watch_lock(repository.branch_locks)
     phases.watch(recovery, "sweep_branch", "lock: list and sweep recovery records")
     phases.watch(committer, "_require_ready", "lock: branch, schema lock, requirements, strays")
     phases.watch(repository.store.datasets, "verify_staged_files", "phase A: verify staged files")
     phases.watch(repository.store.objects, "put_if_absent", "phase A: write the sidecar")
-    phases.watch(committer, "_phase_b", "phase B: commit the tables")
+    phases.watch(committer._phases, "move_tables", "phase B: commit the tables")
     phases.watch(repository.publisher, "publish", "phase C: publish")
-    phases.watch(committer, "_forget", "phase D: delete the sidecar")
+    phases.watch(committer._phases, "forget", "phase D: delete the sidecar")
     phases.watch(committer, "record", "derived commit tables")
 
 
