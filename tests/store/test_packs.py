@@ -8,6 +8,7 @@ import shutil
 import stat
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,9 @@ from omnigraph.store import Store, connect
 from omnigraph.store.errors import CorruptObjectError, DatasetVersionNotFoundError, StorageError
 from omnigraph.store.filters import Comparison
 from omnigraph.store.lance import packing
+from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.store.lance.layout import manifest_path
+from omnigraph.store.lance.packs import Packs
 from omnigraph.store.records import (
     ROW_CREATED,
     ROW_UPDATED,
@@ -29,6 +32,8 @@ from omnigraph.store.records import (
     IndexKind,
     IndexSpec,
     ScanRequest,
+    TransactionInfo,
+    VersionInfo,
 )
 from support.faulty_store import (
     FaultMode,
@@ -116,6 +121,10 @@ def loose(store: Store, branch: str | None = None) -> set[int]:
         for info in store.datasets.versions(LOCATION, branch=branch)
         if store.objects.head(manifest_path(LOCATION, branch, info.version))
     }
+
+
+def infos(store: Store) -> tuple[VersionInfo, ...]:
+    return store.datasets.versions(LOCATION)
 
 
 def files(store: Store) -> list[str]:
@@ -430,6 +439,67 @@ def test_a_cleanup_that_breaks_off_anywhere_keeps_what_stays(
         shutil.rmtree(tmp_path / f"copy{number}")
 
 
+class After:
+    """Calls the real method, and after its first call does something else."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        self._rest: list[Callable[[], object]] = []
+        real = getattr(owner, name)
+
+        def called(*args: Any, **options: Any) -> Any:
+            found = real(*args, **options)
+            if self._rest:
+                self._rest.pop()()
+            return found
+
+        monkeypatch.setattr(owner, name, called)
+
+    def do(self, step: Callable[[], object]) -> None:
+        self._rest.append(step)
+
+    def do_nothing(self) -> None:
+        self._rest.clear()
+
+
+def transaction(store: Store, version: int) -> TransactionInfo:
+    [made] = store.datasets.transactions(LOCATION, first=version, last=version)
+    return made
+
+
+def unpack_all(store: Store) -> None:
+    packing_of = store.datasets._packing  # type: ignore[attr-defined]
+    packing_of.release(LOCATION, None, None)
+    packing_of._barren.clear()
+
+
+def test_the_transaction_of_a_version_that_is_packed_at_this_moment(
+    local_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown(local_store)
+    expected = {info.version: transaction(local_store, info.version) for info in infos(local_store)}
+    opened = After(monkeypatch, LanceHandle, "private_dataset")
+    for version in sorted(expected):
+        store = reopened(local_store)
+        opened.do(lambda: pack_all(local_store))
+        assert transaction(store, version) == expected[version], version
+        unpack_all(local_store)
+
+
+def test_the_transaction_of_a_version_that_is_packed_and_unpacked_at_this_moment(
+    local_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown(local_store)
+    expected = {info.version: transaction(local_store, info.version) for info in infos(local_store)}
+    opened = After(monkeypatch, LanceHandle, "private_dataset")
+    found = After(monkeypatch, Packs, "find")
+    for version in sorted(expected):
+        store = reopened(local_store)
+        opened.do(lambda: (pack_all(local_store), found.do(lambda: unpack_all(local_store))))
+        assert transaction(store, version) == expected[version], version
+        found.do_nothing()
+        unpack_all(local_store)
+
+
 def patiently(store: Store, version: int, *, with_files: bool) -> dict[str, Any]:
     """Read as the manifest is read: files of rows may go into a pack in the middle."""
     for _ in range(3 if with_files else 0):
@@ -470,9 +540,7 @@ def test_readers_of_old_versions_see_the_same_while_packs_come_and_go(
     try:
         for _ in range(6):
             pack_all(local_store, with_files=with_files)
-            packing_of = local_store.datasets._packing  # type: ignore[attr-defined]
-            packing_of.release(LOCATION, None, None)
-            packing_of._barren.clear()
+            unpack_all(local_store)
     finally:
         is_over.set()
         for reader in readers:

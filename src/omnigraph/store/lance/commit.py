@@ -292,7 +292,9 @@ class LanceCommitter:
     ) -> None:
         if self.opener.is_made_by(at, read_version=read_version, uuid=uuid):
             return
-        holder = self.opener.transaction(at, opened=opened).uuid
+        holder = (
+            self.opener.transaction(at).uuid if opened is None else self.opener.uuid_of(at, opened)
+        )
         if holder != uuid:
             raise StaleBaseError(
                 path=at.location,

@@ -50,8 +50,8 @@ _SCAN_DEFAULTS: Final[dict[str, Any]] = {
 """The default of the library's builder."""
 _ADDRESSES_AS_FILTER_MAX: Final = 10_000
 """Above this, reading the touched fragments' addresses beats parsing a long list."""
-
-
+_CALLS_MAX: Final = 4
+"""How often a call is tried: between two of them a version is packed or unpacked as a whole."""
 _FRAGMENTS_NAMED_MAX: Final = 512
 """Above this, naming the fragments of a scan costs more than it spares."""
 
@@ -75,6 +75,9 @@ _OF_COLUMNS: Final = ("schema", "column_ids")
 """What a handle remembers of its columns."""
 
 
+Reopen = Callable[[DatasetVersion, lance.LanceDataset, BaseException], lance.LanceDataset | None]
+
+
 class LanceHandle:
     """A `DatasetHandle` over one open Lance dataset."""
 
@@ -89,15 +92,14 @@ class LanceHandle:
         changed_fragments: Collection[int] | None = None,
         read_deletions: Callable[[LanceHandle, lance.FragmentMetadata], bytes] | None = None,
         written: WrittenRows | None = None,
-        reopen: Callable[[DatasetVersion, lance.LanceDataset], lance.LanceDataset | None]
-        | None = None,
+        reopen: Reopen | None = None,
     ) -> None:
         """Wrap a dataset.
 
         `extends` is the version before this one. It has the same fragments, except for new ones and
         for `changed_fragments`; None means that rows were added and nothing else was done.
-        `reopen` opens a version that was packed or unpacked since, given what has failed; None when
-        that is not what has happened.
+        `reopen` opens a version that was packed or unpacked since, given what has failed and how;
+        None when that is not what has happened.
         """
         self.at = at
         self.dataset = dataset
@@ -422,46 +424,54 @@ class LanceHandle:
     def _batches(
         self, reader: pa.RecordBatchReader, request: ScanRequest
     ) -> Iterator[pa.RecordBatch]:
-        used, is_begun = self.dataset, False
-        try:
-            for batch in reader:
-                is_begun = True
-                yield batch
-            return
-        except lance_failures() as error:
-            # Rows that were passed on cannot be taken back; the next scan reads the pack.
-            if not self._is_reopened(used) or is_begun:
-                raise self._translated(error) from error
-        try:
-            yield from self._scanner(request).to_reader()
-        except lance_failures() as error:
-            raise self._translated(error) from error
+        for tries_left in reversed(range(_CALLS_MAX)):
+            used, is_begun = self.dataset, False
+            try:
+                for batch in reader:
+                    is_begun = True
+                    yield batch
+                return
+            except lance_failures() as error:
+                # Rows that were passed on cannot be taken back; the next scan reads the pack.
+                if not self._is_reopened(used, error) or is_begun or not tries_left:
+                    raise self._translated(error) from error
+            reader = self._guarded(lambda: self._scanner(request).to_reader())
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
-        """Call the library; once more when the version was packed under this handle.
+    def guarded(self, call: Callable[[lance.LanceDataset], Any], *, path: str) -> Any:
+        """Call the library with a dataset that is not shared, for the other modules.
+
+        Errors name `path`.
+        """
+        return self._guarded(lambda: call(self.private_dataset()), path=path)
+
+    def _guarded(self, call: Callable[[], Any], *, path: str | None = None) -> Any:
+        """Call the library; again when the version was packed or unpacked under this handle.
 
         Lance reads a part of a version's file only when it is needed: indexes, transactions.
         """
-        used = self.dataset
+        for _ in range(_CALLS_MAX - 1):
+            used = self.dataset
+            try:
+                return call()
+            except lance_failures() as error:
+                if not self._is_reopened(used, error):
+                    raise self._translated(error, path) from error
         try:
             return call()
         except lance_failures() as error:
-            if not self._is_reopened(used):
-                raise self._translated(error) from error
-        try:
-            return call()
-        except lance_failures() as error:
-            raise self._translated(error) from error
+            raise self._translated(error, path) from error
 
-    def _is_reopened(self, used: lance.LanceDataset) -> bool:
+    def _is_reopened(self, used: lance.LanceDataset, error: BaseException) -> bool:
         """Whether there is another dataset now than the one that has failed."""
-        reopened = None if self._reopen is None else self._reopen(self.at, used)
-        if reopened is not None and self.dataset is used:
+        if self.dataset is not used:
+            return True  # By another thread.
+        reopened = None if self._reopen is None else self._reopen(self.at, used, error)
+        if reopened is not None:
             self.dataset = reopened
-        return self.dataset is not used
+        return reopened is not None
 
-    def _translated(self, error: BaseException) -> StorageError:
-        return self._missing(self.at) or read_error(error, self.at.location)
+    def _translated(self, error: BaseException, path: str | None = None) -> StorageError:
+        return self._missing(self.at) or read_error(error, path or self.at.location)
 
 
 def _numbers(field: Any) -> Iterator[int]:

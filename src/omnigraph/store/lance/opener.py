@@ -159,29 +159,43 @@ class LanceOpener:
             return self._local_head(location, branch)
         return self._remote_head(location, branch)
 
-    def transaction(
-        self, at: DatasetVersion, *, opened: lance.LanceDataset | None = None
-    ) -> TransactionInfo:
-        """Return the transaction of a version; `opened` is that version and not shared yet."""
-        dataset = self.packed(at) if opened is None else opened
-        if dataset is None:
-            dataset = self.at(at).private_dataset()
+    def transaction(self, at: DatasetVersion) -> TransactionInfo:
+        """Return the transaction of a version."""
+        found: TransactionInfo = self.at(at).guarded(
+            lambda dataset: self._transaction(at, dataset), path=self._version_name(at)
+        )
+        return found
+
+    def _transaction(self, at: DatasetVersion, dataset: lance.LanceDataset) -> TransactionInfo:
+        """Read a transaction in Lance's own terms; `dataset` is that version and not shared."""
         try:
-            found = dataset.read_transaction(at.version)
+            found = self._named_transaction(at, dataset)
         except TypeError:
             # pylance cannot rebuild a compaction that rewrote an index as well.
             return self._transaction_from_file(at, dataset)
-        except lance_failures() as error:
-            raise read_error(error, self._version_name(at)) from error
-        if found is None:
-            raise CorruptObjectError(
-                path=self._version_name(at), reason="the version names no transaction"
-            )
         kind = _KINDS.get(type(found.operation))
         if kind is None:
             # pylance has no class for a reservation of fragment ids, and for some others.
             kind = self._kind_from_file(at, dataset)
         return TransactionInfo(at.version, found.uuid, kind)
+
+    def _named_transaction(
+        self, at: DatasetVersion, dataset: lance.LanceDataset
+    ) -> lance.Transaction:
+        found = dataset.read_transaction(at.version)
+        if found is None:
+            raise CorruptObjectError(
+                path=self._version_name(at), reason="the version names no transaction"
+            )
+        return found
+
+    def uuid_of(self, at: DatasetVersion, opened: lance.LanceDataset) -> str:
+        """Return the transaction id of a version that was just made, and is not shared yet."""
+        with read_failures(self._version_name(at)):
+            try:
+                return self._named_transaction(at, opened).uuid
+            except TypeError:
+                return self._transaction_from_file(at, opened).uuid
 
     def is_made_by(self, at: DatasetVersion, *, read_version: int, uuid: str) -> bool:
         """Whether the stored version surely is a transaction's; on local disks one short read.
@@ -302,19 +316,27 @@ class LanceOpener:
         return self.packs.open(at, session=self._session)
 
     def _reopened(
-        self, at: DatasetVersion, failed: lance.LanceDataset
+        self, at: DatasetVersion, failed: lance.LanceDataset, error: BaseException
     ) -> lance.LanceDataset | None:
-        """Open a version again that was packed or unpacked since; None when it was not.
+        """Open a version again that may have been packed or unpacked since; None when it was not.
 
         A loose version that has lost its files may still be whole in a pack.
         """
         if not self._root.is_local:
             return None
-        is_loose = self._has_version(at.location, at.branch, at.version)
-        if is_loose and self.packs.is_laid_out(failed):
-            with suppress(*lance_failures()):
-                return self._load_loose(at)
-        return self.packs.open(at, session=self._session)
+        for _ in range(_LOOKS_MAX):
+            is_loose = self._has_version(at.location, at.branch, at.version)
+            if is_loose and self.packs.is_laid_out(failed):
+                with suppress(*lance_failures()):
+                    return self._load_loose(at)
+            packed = self.packs.open(at, session=self._session)
+            if packed is not None:
+                return packed
+            if is_loose and is_not_found(error):
+                # It may have been packed and unpacked again, with the call in between.
+                with suppress(*lance_failures()):
+                    return self._load_loose(at)
+        return None
 
     def describe(self, at: DatasetVersion) -> VersionInfo:
         """Describe one version, as a listing of all versions does."""
@@ -510,8 +532,7 @@ class LanceOpener:
     def _transaction_from_file(
         self, at: DatasetVersion, dataset: lance.LanceDataset
     ) -> TransactionInfo:
-        with read_failures(at.location):
-            tracked = dataset.tracked_files(min_version=at.version).read_all().to_pylist()
+        tracked = dataset.tracked_files(min_version=at.version).read_all().to_pylist()
         for row in tracked:
             if row["version"] == at.version and row["type"] == "transaction file":
                 path = join_path(lineage_path(at.location, at.branch), row["path"])
