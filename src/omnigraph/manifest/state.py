@@ -46,6 +46,7 @@ from omnigraph.manifest.rows import (
 from omnigraph.schema import Catalog
 from omnigraph.store.records import ROW_ADDRESS, ROW_CREATED, ROW_ID
 
+_COMMIT_COLUMNS: Final = ("object_id", "metadata", ROW_CREATED)
 _CHUNKS_MAX: Final = 64
 """States follow each other by adding a chunk or two; more than this are combined into one."""
 
@@ -168,7 +169,7 @@ class ManifestState:
         """
         if self.known.fence is not None:
             return self.known.fence
-        rows = self._of(GRAPH_COMMIT)
+        rows = self._of(GRAPH_COMMIT, columns=(ROW_CREATED, ROW_ADDRESS))
         if not rows.num_rows:
             raise self._corrupt("there is no commit")
         first = pc.index(rows[ROW_CREATED], pc.min(rows[ROW_CREATED])).as_py()
@@ -241,7 +242,7 @@ class ManifestState:
 
         `before` is a manifest version: only older commits count. Only what is returned is parsed.
         """
-        rows = self._of(GRAPH_COMMIT)
+        rows = self._of(GRAPH_COMMIT, columns=_COMMIT_COLUMNS)
         if before is not None:
             rows = rows.filter(pc.less(rows[ROW_CREATED], before))
         newest_first = pc.sort_indices(rows[ROW_CREATED], sort_keys=[("", "descending")])
@@ -249,7 +250,7 @@ class ManifestState:
 
     def commits_at(self, versions: Sequence[int]) -> list[GraphCommit]:
         """Return the commits that appeared in these manifest versions."""
-        rows = self._of(GRAPH_COMMIT)
+        rows = self._of(GRAPH_COMMIT, columns=_COMMIT_COLUMNS)
         return self._commits(
             rows.filter(pc.is_in(rows[ROW_CREATED], pa.array(versions, pa.uint64())))
         )
@@ -267,19 +268,21 @@ class ManifestState:
     @property
     def commit_ids(self) -> set[str]:
         """The ids of all commits, none of them parsed."""
-        return set(self._of(GRAPH_COMMIT)["object_id"].to_pylist())
+        return set(self._of(GRAPH_COMMIT, columns=("object_id",))["object_id"].to_pylist())
 
     @property
     def acting_commit_ids(self) -> set[str]:
         """The ids of all commits that name an actor, none of them parsed."""
-        rows = self._of(GRAPH_COMMIT)
+        rows = self._of(GRAPH_COMMIT, columns=("object_id", "metadata"))
         is_acting = pc.starts_with(rows["metadata"], ACTING_COMMIT_START)
         return set(rows.filter(is_acting)["object_id"].to_pylist())
 
     def commits_with_ids(self, commit_ids: Iterable[str]) -> list[GraphCommit]:
         """Return these commits, as far as this branch knows them."""
-        rows = self._of(GRAPH_COMMIT)
         wanted = pa.array(sorted(commit_ids), pa.utf8())
+        if not len(wanted):
+            return []
+        rows = self._of(GRAPH_COMMIT, columns=_COMMIT_COLUMNS)
         return self._commits(rows.filter(pc.is_in(rows["object_id"], wanted)))
 
     def is_published(self, commit_id: str) -> bool:
@@ -314,7 +317,7 @@ class ManifestState:
 
     def published_since(self, table_key: str, seq: int) -> list[int]:
         """Return the manifest versions after `seq` that published this table."""
-        rows = self._of(TABLE_VERSION)
+        rows = self._of(TABLE_VERSION, columns=("object_id", "table_key", ROW_CREATED))
         rows = rows.filter(pc.equal(rows["table_key"], table_key))
         with self._reading(TABLE_VERSION):
             return [
@@ -357,11 +360,19 @@ class ManifestState:
 
     # -- reading rows -----------------------------------------------------------------------------
 
-    def _of(self, object_type: str, object_id: str | None = None) -> pa.Table:
+    def _of(
+        self,
+        object_type: str,
+        object_id: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
         mask = pc.equal(self.rows["object_type"], object_type)
         if object_id is not None:
             mask = pc.and_(mask, pc.equal(self.rows["object_id"], object_id))
-        return self.rows.filter(mask)
+        # Most of the bytes are metadata of commits: they are not copied to look at numbers.
+        rows = self.rows if columns is None else self.rows.select(columns)
+        return rows.filter(mask)
 
     def _only(self, object_type: str) -> dict[str, Any]:
         rows = self._of(object_type)
@@ -371,16 +382,18 @@ class ManifestState:
         return metadata
 
     def _winning_entries(self) -> list[Entry]:
-        rows = self._of(TABLE_VERSION)
-        if rows.num_rows == 0:
+        numbers = np.flatnonzero(pc.equal(self.rows["object_type"], TABLE_VERSION).to_numpy())
+        if not len(numbers):
             return []
         with self._reading(TABLE_VERSION):
+            rows = self._of(TABLE_VERSION, columns=("object_id", "table_key"))
             seq = pc.cast(pc.utf8_slice_codeunits(rows["object_id"], -20), pa.uint64()).to_numpy()
             keys = rows["table_key"].combine_chunks().dictionary_encode().indices.to_numpy()
             order = np.lexsort((seq, keys))
-            # pyarrow loads numpy.ma to take an array of numpy, which costs more than a list.
             is_last = np.append(keys[order][1:] != keys[order][:-1], True)
-            return [_entry(row) for row in rows.take(pa.array(order[is_last].tolist())).to_pylist()]
+            # pyarrow loads numpy.ma to take an array of numpy, which costs more than a list.
+            winning = pa.array(numbers[order[is_last]].tolist())
+            return [_entry(row) for row in self.rows.take(winning).to_pylist()]
 
     def _commits(self, rows: pa.Table) -> list[GraphCommit]:
         with self._reading(GRAPH_COMMIT):
@@ -388,7 +401,7 @@ class ManifestState:
                 GraphCommit.from_row(
                     row["object_id"], orjson.loads(row["metadata"]), row[ROW_CREATED]
                 )
-                for row in rows.select(["object_id", "metadata", ROW_CREATED]).to_pylist()
+                for row in rows.select(_COMMIT_COLUMNS).to_pylist()
             ]
 
     @contextmanager
