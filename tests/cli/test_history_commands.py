@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
+import pytest
+
 from omnigraph.cli.output.dag import Commit, draw
 from omnigraph.graph import Graph
 from support.terminal import Terminal
@@ -80,6 +84,24 @@ def test_the_doctor_says_what_to_do(omnigraph: Terminal, graph: str) -> None:
     assert omnigraph("optimize", graph).code == 0
     text = omnigraph("doctor", graph, "--no-spark").out
     assert "indexes" not in text
+
+
+def test_a_machine_without_pyspark_has_no_problem(
+    omnigraph: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name == "pyspark":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    result = omnigraph("doctor", "--json")
+    assert result.code == 0
+    found = {each["message"]: each for each in result.json["findings"]}
+    assert found["pyspark is not installed"]["status"] == "note"
+    assert "spark" not in {each["topic"] for each in result.json["findings"]}
 
 
 def test_the_doctor_finds_a_graph_that_is_not_there(omnigraph: Terminal) -> None:

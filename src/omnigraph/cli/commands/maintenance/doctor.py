@@ -59,7 +59,8 @@ def command(
     if branch or sample or seed or adopt:
         raise click.UsageError("--branch, --sample, --seed and --adopt need --scrub")
     findings = [_python(), *_packages(), _java()]
-    if not no_spark and findings[-1].health == "ok":
+    # Spark is optional: what it lacks is a note above, and a session would fail for that reason.
+    if not no_spark and _has("pyspark") and findings[-1].health == "ok":
         findings.append(_spark())
     if uri or flags().get("store") or flags().get("profile"):
         findings.extend(_graph(uri, read_only=read_only))
@@ -120,15 +121,23 @@ def _packages() -> list[Finding]:
 
     found: list[Finding] = []
     for name in _PACKAGES:
-        try:
+        if _has(name):
             text = f"{name} {importlib.metadata.version(name)}"
             found.append(Finding("package", Health.OK, text))
-        except importlib.metadata.PackageNotFoundError:
+        else:
             remedy = (
                 "pip install 'omnigraph[spark]'" if name == "pyspark" else f"pip install {name}"
             )
             found.append(Finding("package", Health.NOTE, f"{name} is not installed", remedy))
     return found
+
+
+def _has(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _java() -> Finding:
