@@ -64,9 +64,9 @@ def make_environment(python: str, resolution: str, extra: list[str]) -> Path:
 
 
 def uv(*arguments: str) -> None:
-    """Run uv, the one beside this Python if there is one."""
-    beside = Path(sys.executable).with_name("uv")
-    command = str(beside) if beside.exists() else "uv"
+    """Run uv, the one next to this Python if there is one."""
+    installed = Path(sys.executable).with_name("uv")
+    command = str(installed) if installed.exists() else "uv"
     subprocess.run([command, *arguments], check=True)  # noqa: S603 - our own command
 
 

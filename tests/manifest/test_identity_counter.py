@@ -1,4 +1,4 @@
-"""Numbers of types and properties: none is given out twice, whoever asks and whoever dies."""
+"""Numbers of types and properties: none is given out twice, also when processes race or die."""
 
 from __future__ import annotations
 

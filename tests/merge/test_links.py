@@ -49,7 +49,7 @@ Row = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def engine() -> str:
-    """Tables are linked by the process that merges, whoever compares the others."""
+    """Tables are linked by the process that merges, also where tasks compare the others."""
     return "local"
 
 

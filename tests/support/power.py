@@ -141,7 +141,7 @@ def _committed(transaction: Path) -> Path:
 def _is_expendable(path: Path) -> bool:
     """Whether a file may be missing, or hold anything: of Lance's files guard tests say so."""
     if path.name == packing.LOCK:
-        return True  # Whoever needs it makes it.
+        return True  # A caller that needs it makes it.
     if path.suffix == ".txn":
         # The version itself carries a copy of what these kinds of transaction did. A view of a
         # staged transaction leaves its file, and the commit writes and flushes it again.

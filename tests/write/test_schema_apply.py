@@ -1,4 +1,4 @@
-"""Schema apply: the lock, drops, and what happens beside other writers."""
+"""Schema apply: the lock, drops, and what happens in parallel with other writers."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class SchemaRules:
         """Raise unless the target may get the schema.
 
         Where only numbers change there is nothing to refuse: no schema apply could make that
-        change, so whoever refused it would name no way to merge the branches.
+        change, so a refusal could name no way to merge the branches.
         """
         if schemas.keeps_text:
             return

@@ -194,7 +194,7 @@ class Branches:
     def clear_schema_lock(self, incarnation: Incarnation) -> None:
         """Remove the mark if it is there; the caller holds the lock of the branch.
 
-        Whoever holds that lock and is not the schema change itself finds only marks of dead ones.
+        A holder of that lock that is not the schema change itself finds only marks of dead ones.
         """
         if not self.has_schema_lock(incarnation):
             return

@@ -136,7 +136,7 @@ class SchemaApplied:
     """What a schema apply has done.
 
     `warnings` name purges that failed and stored queries that the branch no longer fits;
-    `kept_for` whoever still needs what a hard drop would have purged.
+    `kept_for` names what still needs what a hard drop would have purged.
     """
 
     plan: MigrationPlan

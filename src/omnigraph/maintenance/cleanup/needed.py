@@ -109,7 +109,7 @@ class CleanupPolicy:
         return self.keeps_by_itself(rank, until, now)
 
     def keeps_by_itself(self, rank: int, since: int, now: int) -> bool:
-        """Whether the number or the age of a version keeps it, whoever may be about to use it."""
+        """Whether the number or the age of a version keeps it, also if no reader uses it."""
         by_count = self.keep_versions is not None and rank < self.keep_versions
         by_age = self.older_than_s is not None and now - since < self.older_than_s * 1_000_000
         return by_count or by_age

@@ -340,7 +340,7 @@ class LanceOpener:
 
     def describe(self, at: DatasetVersion) -> VersionInfo:
         """Describe one version, as a listing of all versions does."""
-        # Not through the cache: whoever describes hundreds of versions would empty it.
+        # Not through the cache: describing hundreds of versions would empty it.
         dataset = self.load(at)
         created_us = manifest_timestamp_us(dataset._ds.serialized_manifest())
         return VersionInfo(

@@ -9,10 +9,10 @@ Which versions can be packed follows from what they refer to:
 3. Versions of a dataset that is read in one go (`__manifest`) are packed together with the files
    that the version above them does not refer to. Those files are removed unless a loose version
    needs them. The caller holds the lock of the branch: no version appears and no pin is made.
-4. Whoever makes packs of a dataset, or removes versions of it, does so alone.
+4. Packs of a dataset are made, and versions of it removed, by one process at a time.
 
-Whoever needs a version to be loose, because Lance itself reads it, makes it so and does the rest
-alone, too: a branch or a tag that is made from it, a restore, a cleanup.
+A caller that needs a version to be loose, because Lance itself reads it, makes it so and does the
+rest alone, too: a branch or a tag that is made from it, a restore, a cleanup.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class LancePacking:
     def release(self, location: str, branch: str | None, going: Collection[int] | None) -> int:
         """Take packs apart that cannot stay when versions go; return how many went with them.
 
-        What stays becomes loose. None means that nobody knows which versions go.
+        What stays becomes loose. None means that it is not known which versions go.
         """
         packs = [pack for pack in self._packs.of(location, branch) if _is_touched(pack, going)]
         leaving = frozenset(going or ())

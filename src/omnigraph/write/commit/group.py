@@ -156,7 +156,7 @@ class GroupCommit:
     def _prepare(self, member: _Member) -> None:
         """Stage the publish of a member and move its tables, as soon as its record is durable.
 
-        A failure is the member's own: whoever is published in the same round does not notice.
+        A failure is the member's own: one that is published in the same round does not notice.
         """
 
         def move() -> None:

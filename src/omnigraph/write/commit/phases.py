@@ -94,7 +94,7 @@ class Phases:
     def _require_adoptable(self, adoption: Adoption) -> None:
         """Raise when a version of another lineage is gone: it was purged before the lock was had.
 
-        From now on it stays: whoever removes versions holds the locks of all branches.
+        From now on it stays: versions are removed under the locks of all branches.
         """
         at = adoption.entry.at
         if adoption.expected is not None and adoption.expected.at == at:

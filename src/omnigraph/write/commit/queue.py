@@ -68,7 +68,7 @@ TakeGroup: TypeAlias = Callable[[], Sequence[WaitingWrite]]
 
 
 class CommitQueue:
-    """The lines of one handle: a branch has one as long as somebody leads it."""
+    """The lines of one handle: a branch has one as long as a write leads it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
