@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,11 @@ settings.register_profile(
     "slow", parent=settings.get_profile("default"), max_examples=5_000, derandomize=False
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# A run that a shell started in the background inherits that Ctrl+C is ignored, and so would every
+# process that it starts; tests that press it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LEFT_OUT = "left out: "
 
