@@ -237,6 +237,33 @@ def test_a_name_that_is_used_again_shows_no_old_value(table: Table) -> None:
     assert table.handle.count(IsNull("size")) == 0
 
 
+def test_names_that_other_columns_had_are_taken_over_when_columns_are_written(
+    table: Table,
+) -> None:
+    before = table.rows("size", "tags")
+    schema = pa.schema(
+        [
+            ID,
+            field("grade", pa.int64(), 7),
+            field("name", pa.int32(), 3),
+            field("size", pa.int32(), 20),
+            field("tags", TAGS, 21),
+            field("words", TAGS, 4),
+        ]
+    )
+    staged = table.change(
+        schema,
+        grade=ColumnSource(None, pa.scalar(5)),
+        name=ColumnSource("size"),
+        size=ColumnSource(None),
+        tags=ColumnSource(None),
+        words=ColumnSource("tags"),
+    )
+    assert staged.kind is OperationKind.MERGE
+    rows = table.rows("name", "words", "size", "tags", "grade")
+    assert rows == {i: (*row, None, None, 5) for i, row in before.items()}
+
+
 def test_old_versions_and_forks_keep_their_columns(table: Table) -> None:
     datasets, before = table.store.datasets, table.rows("name", "size", "tags")
     fork = Table(

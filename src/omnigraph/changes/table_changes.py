@@ -318,8 +318,10 @@ class _Comparison:
     def differing(self, old: Numbers, new: Numbers) -> Mask:
         """Mark the pairs that differ: first by the plain columns, then by blobs."""
         plain = [name for name in self.columns if name not in self.blobs]
-        left, right = _taken(self.before, old, plain), _taken(self.after, new, plain)
-        differ = differing_rows(left, right, plain)
+        differ: Mask = np.zeros(len(old), np.bool_)
+        if plain:  # Rows cannot be taken without any column.
+            left, right = _taken(self.before, old, plain), _taken(self.after, new, plain)
+            differ = differing_rows(left, right, plain)
         for name in self.blobs:
             same = np.flatnonzero(~differ)
             if len(same):

@@ -5,10 +5,10 @@ So a column keeps its values under another name, with another nullability or at 
 it keeps its number; a number that no file lists reads as null. Only values that are stored nowhere
 are written: as further files of the fragments, one per fragment.
 
-Numbers are never used twice while a file lists them. The library's `Merge` adds files and refuses
-to change the nullability of a column that it does not write; `Project` changes the schema alone.
-Neither can add rows in the same transaction: rows are staged on the view of this one
-(`open_staged`) and committed after it (`following`).
+Numbers are never used twice while a file lists them. The library's `Merge` adds files; a column
+that it does not write can neither change its nullability nor get the name that another one had.
+`Project` changes the schema alone. Neither can add rows in the same transaction: rows are staged on
+the view of this one (`open_staged`) and committed after it (`following`).
 """
 
 from __future__ import annotations
@@ -98,8 +98,14 @@ class _Columns:
             return ()
         needed = [field.name for field in self.schema if self._is_new(field)]
         if needed:
-            # Together with written columns the library accepts no other change of nullability.
-            needed += [field.name for field in self.schema if self._is_relaxed_or_required(field)]
+            # Together with written columns the library accepts no other change of nullability, and
+            # no column under the name of another one.
+            needed += [
+                field.name
+                for field in self.schema
+                if field.name not in needed
+                and (self._is_relaxed_or_required(field) or self._takes_a_name_over(field))
+            ]
         for name in needed:
             if is_blob_field(self.schema.field(name)):
                 raise InvalidScanError(
@@ -123,6 +129,12 @@ class _Columns:
         if stored is None or not self._is_kept(field, stored):
             return False
         return bool(self.handle.schema.field(stored).nullable != field.nullable)
+
+    def _takes_a_name_over(self, field: pa.Field) -> bool:
+        """Whether a column gets the name that another one had."""
+        return field.name != self.sources[field.name].stored and (
+            field.name in self.handle.schema.names
+        )
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -161,7 +173,9 @@ class _Columns:
         for rows, batch in self._stored_batches(fragment, stored):
             arrays = []
             for field, source in zip(schema, sources, strict=True):
-                if source.stored is None:
+                if source.stored is None and source.fill is None:
+                    arrays.append(pa.nulls(rows, field.type))
+                elif source.stored is None:
                     arrays.append(pa.repeat(source.fill, rows))
                 else:
                     arrays.append(pc.cast(batch[source.stored], field.type))

@@ -9,7 +9,8 @@ property, so a rename carries its values.
 | dropped, renamed, required or no longer, null in every stored row | nothing: only the version |
 | widened, or added with a value for stored rows | files of that column, next to those of the rows |
 | dropped for good (`forgets`) | all rows: no file may hold the values any longer |
-| nullability of a blob, while another column is written | all rows: Lance cannot do both |
+| under a name that another one had, while a column is written | files of that column |
+| a blob, under such a name or of other nullability, while one is written | all rows |
 
 Rows that are written again are streamed: what is in memory is one batch, and eight bytes per row
 for the row ids. External blobs are carried as the references that they are, never opened.
@@ -111,11 +112,17 @@ class TableChange:
             column.fill is not None or self._is_converted(column) for column in columns
         )
         has_other_blobs = any(
-            is_blob_field(column.field) and self._is_nullable(column) != column.field.nullable
-            for column in columns
-            if column.stored is not None
+            is_blob_field(column.field) and self._is_other_blob(column) for column in columns
         )
         return self.forgets or (is_written and has_other_blobs)
+
+    def _is_other_blob(self, column: ColumnMapping) -> bool:
+        """Whether a blob differs in nullability, or has the name that another column had."""
+        if column.stored is not None and self._is_nullable(column) != column.field.nullable:
+            return True
+        return column.field.name in self.accepted.arrow_schema.names and (
+            column.field.name != column.stored
+        )
 
     def _is_converted(self, column: ColumnMapping) -> bool:
         if column.stored is None:
