@@ -66,6 +66,8 @@ class Conflict:
     details: Mapping[str, object] = field(default_factory=dict)
     has_choice: bool = True
     """Whether choosing a side settles it; otherwise a branch has to be changed first."""
+    only_choice: str | None = None
+    """The side that can be chosen, where the other one cannot: the one that dropped something."""
 
     @property
     def subject(self) -> str:
@@ -158,6 +160,12 @@ class MergeConflictError(ConflictError):
                 f"`omnigraph branch merge {source} --into {target} --schema source` (or `target`)"
                 " settles conflicts of schemas; add `--allow-data-loss` where values are lost"
             )
+        choices = {found.only_choice for found in self.conflicts if found.is_of_schemas}
+        if len(choices) == 1 and None not in choices:
+            self.hint = (
+                f"`omnigraph branch merge {source} --into {target} --schema {choices.pop()}"
+                " --allow-data-loss` drops these values; the other side cannot be chosen"
+            )
         if not all(found.has_choice for found in self.conflicts):
             self.hint = (
                 f"`omnigraph branch conflicts {source} --into {target}` says what is wrong:"
@@ -175,13 +183,22 @@ class MergeConflictError(ConflictError):
 
     def preview(self) -> str:
         """Return the first conflicts in one line."""
-        shown = "; ".join(found.subject for found in self.conflicts[:_PREVIEWED])
-        rest = len(self.conflicts) - _PREVIEWED
-        return f"merge conflicts: {shown}" + (f"; and {rest} more" if rest > 0 else "")
+        return self._listed([found.subject for found in self.conflicts[:_PREVIEWED]])
 
     def render(self) -> str:
-        """Return the text for people."""
-        return shown(f"error: {self.preview()}\nhint: {self.hint}")
+        """Return the text for people: conflicts of schemas with their messages."""
+        listed = self._listed(
+            [
+                f"{found.subject}: {found.message}" if found.is_of_schemas else found.subject
+                for found in self.conflicts[:_PREVIEWED]
+            ]
+        )
+        return shown(f"error: {listed}\nhint: {self.hint}")
+
+    def _listed(self, first: Sequence[str]) -> str:
+        rest = len(self.conflicts) - len(first)
+        listed = "; ".join([*first, f"and {rest} more"] if rest else first)
+        return f"merge conflicts: {listed}"
 
 
 class ReadSetConflictError(ConflictError):

@@ -68,7 +68,12 @@ class Loss:
             details["identity"] = self.identity
         has_choice = self.dropped_by is not None
         return Conflict(
-            self.table_key, self.kind, self._message(), details=details, has_choice=has_choice
+            self.table_key,
+            self.kind,
+            self._message(),
+            details=details,
+            has_choice=has_choice,
+            only_choice=self.dropped_by,
         )
 
     def _message(self) -> str:
@@ -89,7 +94,7 @@ class Loss:
     def _dropper(self) -> str:
         if self.was_in_base:
             return f"the {self.dropped_by} dropped"
-        return f"the schema of the {self.dropped_by} stands, and does not have this"
+        return f"the schema of the {self.dropped_by} stands, and does not have"
 
 
 def losses(table: MergedTable) -> Iterator[Loss]:
@@ -134,14 +139,16 @@ def _is_narrowed(side: TableSide, column: ColumnMapping) -> bool:
 
 
 def key_conflicts(table: MergedTable) -> Iterator[Conflict]:
-    """Find a key that one side changed while the other changed rows."""
+    """Find a key that only one side changed while the other changed rows."""
     base = table.base
     if base is None or table.wanted is None:
         return
     for side in _OTHER:
         changer, other = _side(table, side), _side(table, _OTHER[side])
-        if changer is None or other is None or _key(table, changer) == _key(table, base):
+        if changer is None or other is None:
             continue
+        if _key(table, changer) in (_key(table, base), _key(table, other)):
+            continue  # Where both sides have one key, ids are spelled alike.
         if not _changes(table, base, other).is_empty:
             type_id = table.entity_type.type_id
             yield Conflict(
