@@ -145,10 +145,13 @@ def _unused(schemas: list[SchemaIR]) -> Iterator[int]:
 
 
 def _conflict(found: SchemaConflict) -> Conflict:
+    rule, _, owner = found.name.rpartition(" of ")
+    key, _, member = owner.partition(".")
+    part = rule or member
     return Conflict(
-        found.name.partition(".")[0],
+        key,
         ConflictKind.SCHEMA_CONFLICT,
-        found.message,
+        f"{part}: {found.message}" if part else found.message,
         details={
             "identity": found.identity,
             "name": found.name,
