@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from omnigraph import failpoints
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.merge.links import LinkedTable, LinkLimits
@@ -378,6 +379,39 @@ def test_the_target_keeps_its_files_when_the_source_goes(tmp_path: Path) -> None
         assert len(set(row_ids(graph).values())) == len(row_ids(graph)) == len(expected) + 1
     with Graph.open(str(tmp_path / "graph")) as graph:
         assert contents(graph, "main") == expected | {"n9": "old"}
+        assert graph.scrub().damaged == ()
+
+
+def test_a_merge_that_was_put_back_is_made_again_while_its_old_version_is_removed(
+    tmp_path: Path,
+) -> None:
+    """Removing versions takes no lock, and removes the files that only they name."""
+    root = str(tmp_path / "graph")
+    with started(tmp_path / "graph") as graph:
+        everything(graph)
+        deleted(graph, "draft", "d7")
+        expected = contents(graph, "draft")
+        failpoints.arm("write.post_phase_b_pre_manifest_commit")
+        try:
+            with links_of_any_size(), pytest.raises(failpoints.FailpointError):
+                graph.branch_merge("draft")
+        finally:
+            failpoints.disarm()
+
+    def clean() -> None:
+        failpoints.disarm()
+        with Graph.open(root, durability="process", auto_optimize=False) as other:
+            other.cleanup(keep_versions=1, confirm=True)
+
+    with Graph.open(root, durability="process", auto_optimize=False) as graph:
+        assert contents(graph, "main") != expected
+        failpoints.arm("recovery.sidecar_write", clean)
+        try:
+            with links_of_any_size():
+                graph.branch_merge("draft")
+        finally:
+            failpoints.disarm()
+        assert contents(graph, "main") == expected
         assert graph.scrub().damaged == ()
 
 

@@ -12,7 +12,10 @@
    the numbers are known beforehand. The transaction can only be committed on its exact base.
 4. A file keeps its name only where its rows have the row ids of the source: files of one name hold
    the same rows under the same ids, and what is derived from rows relies on it.
-5. Versions of rows are derived by the commit: replaced rows keep the version that made them. It
+5. A name that is taken in the target's directory is not given again. A version that was put back
+   may have it: a cleanup that removes this version takes no lock, and removes its files, also when
+   a newer version begins to name them meanwhile.
+6. Versions of rows are derived by the commit: replaced rows keep the version that made them. It
    would also give the new version to rows that the source only moved, so fragments with such rows
    are not taken.
 """
@@ -20,6 +23,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +68,7 @@ RowIds: TypeAlias = npt.NDArray[np.uint64]
 
 _COPIES_AT_ONCE_MAX: Final = 8
 _SUFFIX: Final = ".lance"
+_DELETION_ID_BITS: Final = 63
 
 
 # -- what a source has -----------------------------------------------------------------------------
@@ -350,7 +355,7 @@ class Copies:
         data: list[DataFile] = []
         files: list[StagedFile] = []
         for file in fragment.files:
-            name = data_file_name(file) if keeps_names else uuid.uuid4().hex + _SUFFIX
+            name = self._data_name(file, keeps_name=keeps_names)
             path = data_path(self.base.location, self.base.branch, name)
             source = join_path(self._home(file.base_id), "data", data_file_name(file))
             files.append(_copied(source, path, file.file_size_bytes))
@@ -374,16 +379,21 @@ class Copies:
             raise InvalidScanError(
                 path=base.location, reason=f"fragment {fragment.id} has all its rows"
             )
-        renamed = DeletionFile(
-            read_version=known.read_version,
-            id=known.id,
-            file_type=known.file_type,
-            num_deleted_rows=known.num_deleted_rows,
-            base_id=None,
-        )
         source = join_path(self._home(known.base_id), known.path(fragment.id))
+        renamed = _deletion_file(known, known.id)
         path = join_path(lineage_path(base.location, base.branch), renamed.path(number))
+        if self._is_taken(path):
+            renamed = _deletion_file(known, secrets.randbits(_DELETION_ID_BITS))
+            path = join_path(lineage_path(base.location, base.branch), renamed.path(number))
         return renamed, _copied(source, path, None)
+
+    def _data_name(self, file: DataFile, *, keeps_name: bool) -> str:
+        name = data_file_name(file)
+        path = data_path(self.base.location, self.base.branch, name)
+        return name if keeps_name and not self._is_taken(path) else uuid.uuid4().hex + _SUFFIX
+
+    def _is_taken(self, path: str) -> bool:
+        return self.objects.head(path) is not None
 
     def make(self, files: Sequence[StagedFile]) -> None:
         """Make the second names."""
@@ -488,5 +498,15 @@ class Linker:
 
 
 def _copied(source: str, path: str, size: int | None) -> StagedFile:
-    # A file may lie there already: a version that was taken back had it.
-    return StagedFile(path, size, copy_of=None if source == path else source)
+    return StagedFile(path, size, copy_of=source)
+
+
+def _deletion_file(known: DeletionFile, number: int) -> DeletionFile:
+    """Return a list of deleted rows under another number."""
+    return DeletionFile(
+        read_version=known.read_version,
+        id=number,
+        file_type=known.file_type,
+        num_deleted_rows=known.num_deleted_rows,
+        base_id=None,
+    )
