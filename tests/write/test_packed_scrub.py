@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +14,9 @@ from omnigraph.manifest import Repository
 from omnigraph.manifest.compact import pack_manifest
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
 from omnigraph.store.lance import packing
+from omnigraph.store.lance.opener import LanceOpener
+from omnigraph.store.lance.store import LanceStore
+from omnigraph.store.objects.local import LocalObjectStore
 from support.places import Place, finish_maintenance, repository_of
 
 
@@ -31,21 +36,36 @@ def pack(repository: Repository, location: str) -> None:
 def unpack(repository: Repository, location: str) -> None:
     work = repository.store.datasets._packing  # type: ignore[attr-defined]
     work.release(location, None, None)
+    work._barren.clear()
 
 
-@pytest.mark.parametrize("move", [pack, unpack])
-def test_what_moves_while_it_is_checked_is_no_damage(
-    local_place: Place, monkeypatch: pytest.MonkeyPatch, move: Any
-) -> None:
+def grown(place: Place, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """Return a graph of which no version is in a pack yet."""
     monkeypatch.setattr(packing, "LOOSE_MIN", 1_000)
-    graph = local_place.init()
+    graph = place.init()
     for number in range(12):
         graph.load(b'{"type": "Person", "data": {"name": "p%d"}}\n' % number, mode="append")
     finish_maintenance(graph)
     monkeypatch.setattr(packing, "LOOSE_MIN", 4)
     repository = repository_of(graph)
+    repository.checksums.record()
+    return repository
+
+
+def homes_of(repository: Repository) -> list[str]:
     entries = repository.reader.latest(MAIN_INCARNATION).entries.values()
-    homes = {MANIFEST, *(entry.location for entry in entries)}
+    return sorted({MANIFEST, *(entry.location for entry in entries)})
+
+
+MOVES = (pack, unpack)
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_what_moves_while_it_is_checked_is_no_damage(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch, move: Any
+) -> None:
+    repository = grown(local_place, monkeypatch)
+    homes = homes_of(repository)
     if move is unpack:
         for home in homes:
             pack(repository, home)
@@ -65,5 +85,78 @@ def test_what_moves_while_it_is_checked_is_no_damage(
     assert [str(each) for each in report.damaged] == []
 
 
+MOMENTS = {
+    "files were listed": (LocalObjectStore, "list"),
+    "packs were compared": (scrubbing._Scrub, "_check_packs"),
+    "a version was opened": (LanceOpener, "open_cold"),
+    "it is known what versions need": (LanceStore, "needed_files"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_what_moves_at_any_moment_is_no_damage(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    repository = grown(local_place, monkeypatch)
+    for call in itertools.count(1):
+        if not sum(moved_at(local_place, repository, moment, call, move) for move in MOVES):
+            break
+    assert call > 2
+
+
+def moved_at(
+    place: Place, repository: Repository, moment: str, call: int, move: Callable[..., None]
+) -> bool:
+    """Scrub, and move all versions at the n-th time of a moment; return whether that was passed."""
+
+    def step() -> None:
+        for home in homes_of(repository):
+            move(repository, home)
+
+    before, scrubbed = packs(place), repository_of(place.open())
+    with pytest.MonkeyPatch.context() as patch:
+        at_call(patch, *MOMENTS[moment], call, step)
+        report = scrubbing.scrub(scrubbed, ScrubRequest(share=1.0))
+    assert [str(each) for each in report.damaged] == [], (move.__name__, call)
+    is_passed = packs(place) != before
+    step()
+    return is_passed
+
+
+def at_call(
+    patch: pytest.MonkeyPatch, owner: type, name: str, number: int, step: Callable[[], object]
+) -> None:
+    """Do something once, after a method was called for the n-th time."""
+    real, calls = getattr(owner, name), itertools.count(1)
+
+    def called(*args: Any, **options: Any) -> Any:
+        found = real(*args, **options)
+        if next(calls) == number:
+            # A generator has read by then what it yields.
+            found = list(found) if isinstance(found, Iterator) else found
+            step()
+        return found
+
+    patch.setattr(owner, name, called)
+
+
 def packs(place: Place) -> list[str]:
     return [info.path for info in place.store().objects.list() if info.path.endswith(".pack")]
+
+
+def test_a_branch_that_is_deleted_while_it_is_checked_is_no_damage(
+    local_place: Place,
+) -> None:
+    graph = local_place.init()
+    for call in itertools.count(1):
+        graph.branch_create("draft")
+        graph.mutate('query q() { insert Person { name: "new" } }', branch="draft")
+        finish_maintenance(graph)
+        scrubbed = repository_of(local_place.open())
+        with pytest.MonkeyPatch.context() as patch:
+            at_call(patch, LocalObjectStore, "list", call, lambda: graph.branch_delete("draft"))
+            report = scrubbing.scrub(scrubbed, ScrubRequest(share=1.0))
+        assert [str(each) for each in report.damaged] == [], call
+        if "draft" in graph.branch_list():
+            break
+    assert call > 2

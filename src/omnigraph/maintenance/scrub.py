@@ -274,7 +274,9 @@ class _Scrub:
             files, frozenset(p for p in files.problems if files.kinds[p] is not FileKind.REF)
         )
         for incarnation in self._incarnations(files):
-            self._lines.append(self._line(files, incarnation, set().union(*unsound.values())))
+            line = self._line(files, incarnation, set().union(*unsound.values()))
+            if line is not None:
+                self._lines.append(line)
         self._check(files, self._pins(files))
 
     def _incarnations(self, files: _DatasetFiles) -> list[Incarnation]:
@@ -301,7 +303,8 @@ class _Scrub:
 
     def _line(
         self, files: _DatasetFiles, incarnation: Incarnation, unsound: set[DatasetVersion]
-    ) -> _Line:
+    ) -> _Line | None:
+        """Read the newest state of a branch; None where the branch was deleted since."""
         branch = incarnation.lance_branch
         known = files.versions(branch) | files.lost_versions(branch)
         sound = sorted(
@@ -322,11 +325,19 @@ class _Scrub:
                 )
                 line.commits  # noqa: B018 - reads all rows, or raises
             except OmnigraphError as error:
+                if self._was_deleted(files, branch):
+                    return None
                 path = files.path_of(branch, version)
                 files.problems.setdefault(path, (Problem.UNREADABLE, str(error)))
                 continue
             return line
         return _Line(incarnation, newer_lost=len(known))
+
+    def _was_deleted(self, files: _DatasetFiles, branch: str | None) -> bool:
+        """Whether a branch was there when files were listed, and is there no more."""
+        if branch is None or branch_ref_path(MANIFEST, branch) not in files.present:
+            return False
+        return not self._datasets.has_branch(MANIFEST, branch)
 
     def _pins(self, files: _DatasetFiles) -> dict[str, FileKind]:
         """Return the pins of living tags in one dataset, as far as they are known."""
@@ -430,6 +441,8 @@ class _Scrub:
                 if file.kind is not FileKind.TRANSACTION or file.path in files.sums:
                     found.setdefault(file.path, file.kind)
             for version in chosen - read:
+                if not self._datasets.exists(files.location, branch=branch, version=version):
+                    continue  # A cleanup has removed it since.
                 path = files.path_of(branch, version)
                 files.problems.setdefault(path, (Problem.UNREADABLE, "the version cannot be read"))
                 files.kinds[path] = FileKind.VERSION
@@ -545,8 +558,9 @@ class _Scrub:
             needed_by = users[path]
             kind = files.kinds[path]
             if problem is Problem.MISSING and (
-                self._went_with_its_versions(path, needed_by)
-                or (kind is FileKind.VERSION and self._are_stored(needed_by))
+                self._is_unneeded(kind, needed_by)
+                or self._went_with_its_versions(path, needed_by)
+                or (kind in _ALWAYS_READ and self._was_moved(files, path, kind, needed_by))
             ):
                 continue
             self._damaged.append(
@@ -561,6 +575,13 @@ class _Scrub:
                 )
             )
 
+    def _is_unneeded(self, kind: FileKind, users: set[DatasetVersion]) -> bool:
+        """Whether nothing needs a file any more: its versions went into a pack, and the file too.
+
+        Versions and refs are not needed by anything; they are damage when they vanish.
+        """
+        return kind not in _ALWAYS_READ and not users
+
     def _went_with_its_versions(self, path: str, users: set[DatasetVersion]) -> bool:
         """Whether a cleanup has removed it since the files were listed."""
         versions = [self._checked[at.location].path_of(at.branch, at.version) for at in users]
@@ -568,10 +589,23 @@ class _Scrub:
             return False
         return all(self._objects.head(version) is None for version in versions)
 
-    def _are_stored(self, users: set[DatasetVersion]) -> bool:
-        """Whether versions were only moved, into a pack or out of one, since they were listed."""
-        return bool(users) and all(
-            self._datasets.exists(at.location, branch=at.branch, version=at.version) for at in users
+    def _was_moved(
+        self, files: _DatasetFiles, path: str, kind: FileKind, users: set[DatasetVersion]
+    ) -> bool:
+        """Whether versions went into a pack or came out of one since they were listed.
+
+        What was there when files were listed may also have been removed since: a version by a
+        cleanup, and the ref of a branch together with the branch.
+        """
+        if path in files.present:
+            return True
+        return (
+            kind is FileKind.VERSION
+            and bool(users)
+            and all(
+                self._datasets.exists(at.location, branch=at.branch, version=at.version)
+                for at in users
+            )
         )
 
     def _commits(self, users: set[DatasetVersion]) -> tuple[ReadableCommits, ...]:

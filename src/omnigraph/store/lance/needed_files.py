@@ -1,7 +1,8 @@
 """Which files the versions of a dataset refer to.
 
 Lance lists them for a whole lineage at once, which is quick and fails as a whole when one version
-cannot be read. Then the versions are read one by one.
+cannot be read. Then the versions are read one by one. A version that goes into a pack or comes out
+of one meanwhile is looked for again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _KINDS: Final = {
     "index file": FileKind.INDEX,
 }
 _INDICES_DIR: Final = "_indices"
+_LOOKS_MAX: Final = 3
+"""A version may be packed and unpacked again while it is looked for."""
 
 
 def needed_files(
@@ -46,14 +49,32 @@ def needed_files(
     objects: ObjectStore,
 ) -> Iterator[NeededFile]:
     """Yield the files that some versions of a lineage refer to."""
+    left = frozenset(versions)
+    for _ in range(_LOOKS_MAX):
+        found = list(_looked_up(location, branch, left, root=root, opener=opener, objects=objects))
+        yield from found
+        left -= {file.version for file in found}
+        if not left:
+            return
+
+
+def _looked_up(
+    location: str,
+    branch: str | None,
+    versions: frozenset[int],
+    *,
+    root: Root,
+    opener: LanceOpener,
+    objects: ObjectStore,
+) -> Iterator[NeededFile]:
     directory = join_path(lineage_path(location, branch), VERSIONS_DIR)
     names = (info.path.rpartition("/")[2] for info in objects.list(directory))
     stored = {version for name in names if (version := manifest_version(name)) is not None}
-    packed = frozenset(versions) - stored
+    packed = versions - stored
     if packed:
         found_packed = opener.packs.needed_files(location, branch)
         yield from (file for file in found_packed if file.version in packed)
-    wanted = frozenset(versions) - packed
+    wanted = versions - packed
     if not wanted:
         return
     if stored <= wanted:
@@ -70,7 +91,10 @@ def needed_files(
     for version in sorted(wanted):
         at = DatasetVersion(location, branch, version)
         try:
-            found = list(_of_version(at, opener.open_cold(at).dataset, present, root))
+            dataset = opener.open_cold(at).dataset
+            if opener.packs.is_laid_out(dataset):
+                continue  # Its pack says what it needs.
+            found = list(_of_version(at, dataset, present, root))
         except StorageError:
             continue
         yield from found
