@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from omnigraph.manifest.locks.branch_lock import take_unless_held
 from omnigraph.search.table_state import TableState
 from omnigraph.search.topology.store import topology_path
 from omnigraph.store.errors import StagedFilesLostError, StorageUnavailableError
+from omnigraph.store.lance.refs import LanceRefs
 from omnigraph.store.records import DatasetVersion, VersionInfo
 from support.clocks import DAY_S, WrongClock
 from support.places import (
@@ -586,3 +589,39 @@ def test_a_slow_cleanup_removes_nothing_that_came_after_its_plan(place: Place) -
     assert ids(place.open("cut").snapshot()) == ["a", "b", "c"]
     graph.mutate('query q() { insert Person { name: "e" } }', branch="cut")
     assert ids(place.open("cut").snapshot()) == ["a", "b", "c", "e"]
+
+
+@pytest.mark.parametrize("name", ["branch_names", "list_branches"])
+def test_a_branch_that_is_deleted_while_a_cleanup_looks_is_no_problem(
+    local_place: Place, name: str
+) -> None:
+    graph = local_place.init_quiet()
+    real = getattr(LanceRefs, name)
+    is_reached, call = True, 0
+    while is_reached:
+        is_reached, call = False, call + 1
+        calls = itertools.count(1)
+        graph.branch_create("draft")
+        graph.mutate('query q() { insert Person { name: "new" } }', branch="draft")
+
+        def listed(
+            refs: LanceRefs, location: str, calls: Iterator[int] = calls, nth: int = call
+        ) -> object:
+            nonlocal is_reached
+            found = real(refs, location)
+            if next(calls) == nth:
+                is_reached = True
+                graph.branch_delete("draft")
+                graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            cleaner = local_place.open()
+            patch.setattr(LanceRefs, name, listed)
+            store = repository_of(cleaner).store.datasets
+            patch.setattr(store, name, getattr(store._refs, name))  # type: ignore[attr-defined]
+            result = cleaner.cleanup(keep_versions=1, confirm=True)
+        assert [each.error for each in result.datasets if each.error] == [], call
+        if not is_reached:
+            graph.branch_delete("draft")
+    assert call > 2

@@ -186,7 +186,11 @@ class Remover:
         for name in (None, *(fork.name for fork in forks)):
             stored = self._plan.versions.get(location, {}).get(name, ())
             going = removable(stored, (location, name), needs)
-            self._remove_versions(report, location, name, going)
+            try:
+                self._remove_versions(report, location, name, going)
+            except DatasetNotFoundError:
+                if name is None or self._datasets.has_branch(location, name):
+                    raise  # Otherwise another cleanup has removed the fork since it was listed.
 
     def _remove_pins(self, location: str) -> None:
         if self._confirm:

@@ -11,6 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from omnigraph.store.errors import DatasetNotFoundError
 from omnigraph.store.lance.errors import (
     is_not_found,
     lance_failures,
@@ -41,7 +42,11 @@ def unreferenced_files(
     lineages = [lineage_path(location, branch) for branch in (None, *branches)]
     needed: set[str] = set()
     for branch in (None, *branches):
-        needed |= _tracked(location, branch, root=root, opener=opener)
+        try:
+            needed |= _tracked(location, branch, root=root, opener=opener)
+        except DatasetNotFoundError:
+            if branch is None or refs.has_branch(location, branch):
+                raise  # Otherwise it was deleted since it was listed, and needs nothing.
     return tuple(info for info in present if not _is_needed(info.path, needed, lineages, location))
 
 
