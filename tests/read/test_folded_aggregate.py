@@ -133,10 +133,13 @@ FOLDED = [
     "match { $a: P  $a knows $b  $b knows $c  not { $b knows $m  $m.i > 9 } } return { count($c)}",
     "match { $a: P  optional { $a at $q }  $a knows $b } return { $q, count($b) as n }",
     "match { $a: P  $a knows $b } return { count(*) as n }",
+    "match { $a: P  $a knows $b } return { $a.town, sum(-3) as s, avg(7) as m }",
     "match { $a: P  $a knows $b } return { $b.town, max($a.i) as m } order { m desc } limit 2",
 ]
 WRITTEN_OUT = [
     "match { $a: P  $a knows $b } return { $a.town, sum($b.big) as s }",
+    "match { $a: P  $a knows $b } return { $a.town, sum(9223372036854775807) as s }",
+    "match { $a: P  $a knows $b } return { avg(-4611686018427387904) as m, count($b) as n }",
 ]
 NEVER = [
     "match { $a: P  $a knows $b } return { $a.town, sum($b.f) as s }",

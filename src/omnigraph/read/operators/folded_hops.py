@@ -39,6 +39,7 @@ from omnigraph.query.plan.walk import needed_variables, value_variables
 from omnigraph.read.access.adjacency import TopologyHops
 from omnigraph.read.access.value_codes import NULL_CODE, Coded, coded
 from omnigraph.read.context import Context
+from omnigraph.read.operators.project import values_of
 from omnigraph.read.operators.scan import passing, scan_nodes
 from omnigraph.read.row_table import NULL, Entities, RowIds, RowTable, distinct_ids
 from omnigraph.search.topology import traverse
@@ -654,17 +655,15 @@ def _others_fit(context: Context, rows: RowTable, plan: ReadPlan, hops: FoldedHo
         if not isinstance(value, AggregateValue) or value.function not in ("sum", "avg"):
             continue
         argument = value.argument
-        if value.distinct or not isinstance(argument, PropertyValue):
+        if value.distinct:
             continue
-        if argument.variable in hops.variables:
+        if not hops.variables.isdisjoint(value_variables(argument)):
             numbers = hops.totals[channels_of(value)[0]]
             if float(np.abs(numbers).sum(dtype=np.float64)) >= TOTAL_MAX:
                 return False
         else:
-            entities = rows.entities[argument.variable]
-            found = context.tables.fetch(entities.table_key, entities.row_ids, [argument.property])[
-                argument.property
-            ]
+            # A property of the rows, or a constant: that is added up as often as there are paths.
+            found = values_of(context, rows, argument)
             largest = _largest(found.drop_null().to_numpy(zero_copy_only=False))
             if largest * max(total, 1) >= TOTAL_MAX:
                 return False
