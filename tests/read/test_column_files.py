@@ -114,6 +114,28 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_memory(tmp_path: Path
     assert files(place).load(PARTS) is None
 
 
+def test_what_a_killed_process_has_left_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only files that are complete were counted, so a folder could outgrow its bound."""
+    folder = tmp_path / "columns"
+
+    def killed(source: str, target: object) -> None:
+        raise SystemExit(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", killed)
+        patched.setattr(Path, "unlink", lambda _: None)
+        with pytest.raises(SystemExit):
+            files(folder).shared(PARTS, arrays())
+    (part,) = listed(folder)
+    files(folder).shared((*PARTS, "soon after"), arrays())
+    assert part in listed(folder), "another process may be writing it"
+    os.utime(part, (0, 0))
+    files(folder).shared((*PARTS, "much later"), arrays())
+    assert [path.suffix for path in listed(folder)] == [".column", ".column"]
+
+
 def test_the_folder_is_bounded_and_keeps_what_was_used_last(tmp_path: Path) -> None:
     size = sum(array.nbytes for array in arrays().values())
     bounded = files(tmp_path, bytes_max=3 * size + size // 2)

@@ -25,6 +25,7 @@ import logging
 import os
 import struct
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -42,6 +43,9 @@ _MAGIC: Final = b"OGCOLUM\x01"
 _PREFIX: Final = struct.Struct("<8sQ")
 _START: Final = 64
 _SUFFIX: Final = ".column"
+_PART_SUFFIX: Final = ".part"
+_PART_AGE_S: Final = 3_600
+"""A file that is still being written after so long was left by a process that was killed."""
 _KEY_DIGITS: Final = 32
 
 _log = logging.getLogger(__name__)
@@ -101,7 +105,7 @@ class ColumnFiles:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         batch = pa.record_batch(dict(arrays))
         self._make_room(batch.nbytes)
-        handle, temporary = tempfile.mkstemp(dir=self._folder)
+        handle, temporary = tempfile.mkstemp(_PART_SUFFIX, dir=self._folder)
         try:
             with os.fdopen(handle, "r+b") as file:
                 file.write(bytes(_START))
@@ -118,12 +122,17 @@ class ColumnFiles:
             Path(temporary).unlink()
 
     def _make_room(self, needed: int) -> None:
-        """Delete the files that were used longest ago, until another one fits."""
+        """Delete parts that were left, and the files used longest ago until another one fits."""
         found = []
         for path in self._folder.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
                 stat = path.stat()
                 found.append((stat.st_mtime_ns, stat.st_size, path))
+        left_before_s = time.time() - _PART_AGE_S
+        for path in self._folder.glob(f"*{_PART_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < left_before_s:
+                    path.unlink()
         total = needed + sum(size for _, size, _ in found)
         for _, size, path in sorted(found):
             if total <= self._bytes_max:
