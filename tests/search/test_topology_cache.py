@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from pathlib import Path
 
 import pyarrow as pa
@@ -115,6 +116,30 @@ def test_bases_of_older_edges_leave_memory(
     newest = cache.get(snapshot(repository), EDGE)
     assert isinstance(newest, Topology), "every overlay was folded"
     assert cache.nbytes <= 2 * RECENT_VERSIONS_MAX * newest.nbytes
+
+
+def test_overlays_of_many_branches_leave_memory(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each branch is a lineage of its own, and a small overlay hardly counts by its bytes."""
+    monkeypatch.setattr("omnigraph.search.topology.cache.OVERLAYS_MAX", 3)
+    cache = topologies(repository)
+    base = cache.get(snapshot(repository), EDGE)
+    made = []
+    for number in range(6):
+        name = f"b{number}"
+        repository.branches.create(
+            BranchName.parse(name),
+            source=snapshot(repository).incarnation,
+            operation_id=repository.clock.ulid(),
+        )
+        append(repository, {KNOWS: knows(("cy", "ann"), first=10)}, branch=name)
+        overlaid = cache.get(snapshot(repository, name), EDGE)
+        assert isinstance(overlaid, OverlaidTopology)
+        assert overlaid.base is base
+        made.append(weakref.ref(overlaid))
+        del overlaid
+    assert [found() is None for found in made] == [True] * 3 + [False] * 3
 
 
 def test_forgetting_loses_time_only(repository: Repository) -> None:

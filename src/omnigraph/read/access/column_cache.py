@@ -58,6 +58,7 @@ _FILES_SHARE: Final = 2
 """Files of a folder may take so many times the memory: processes may read different columns."""
 _LAYERS_MAX: Final = 1_024
 _LAYER_BYTES: Final = 256
+"""What a layer takes apart from its rows, and what it holds about each fragment."""
 _LAYERS_PER_FOLD: Final = 64
 _VERSION_FRAGMENTS_MAX: Final = 1 << 17
 """How many fragments all known versions may have together; one takes a few hundred bytes."""
@@ -313,8 +314,10 @@ class ColumnCache:
         self._put_layer(at, layer.base, layer)
 
     def _put_layer(self, at: DatasetVersion, base: DatasetVersion, layer: Layer | NoLayer) -> None:
-        size = layer.nbytes if isinstance(layer, Layer) else 0
-        self._layers.put((at, base), layer, size + _LAYER_BYTES)
+        size = _LAYER_BYTES
+        if isinstance(layer, Layer):
+            size += layer.nbytes + _LAYER_BYTES * len(layer.state.fragments)
+        self._layers.put((at, base), layer, size)
 
     def latest_layer(self, at: DatasetVersion, base: DatasetVersion) -> Layer | None:
         """Return the layer over a base that was made last for an earlier version of a lineage."""

@@ -8,7 +8,8 @@
 3. Memory is bounded by bytes: the least recently used topologies are evicted first; one that is
    larger than the bound is returned and not cached. Of one lineage of edges only the
    `RECENT_VERSIONS_MAX` topologies, and as many overlays, that were used last stay. An overlay
-   counts with what differs, and is dropped with its base. A query holds what it uses.
+   counts with what differs, and is dropped with its base; there are at most `OVERLAYS_MAX`. A query
+   holds what it uses.
 4. Of several threads that need the same topology one builds it and the others wait.
 5. Persisting never fails a query: a topology that cannot be stored is used from memory.
 """
@@ -44,6 +45,8 @@ _STATES_MAX: Final = 4_096
 _BASES_MAX: Final = 4
 OVERLAY_BYTES_MAX: Final = 128 << 20
 _OVERLAY_SHARE: Final = 8
+OVERLAYS_MAX: Final = 1_024
+"""A small overlay takes ten times its arrays, and every branch that wrote has some of its own."""
 FOLD_ROWS: Final = 4_096
 """An overlay of more rows is folded into a new base."""
 
@@ -71,7 +74,9 @@ class Topologies:
         self._background = background or InThreads(1, "omnigraph-topology")
         overlay_bytes_max = min(OVERLAY_BYTES_MAX, bytes_max // _OVERLAY_SHARE)
         self._cached: BoundedCache[Topology] = BoundedCache(bytes_max - overlay_bytes_max)
-        self._overlays: BoundedCache[OverlaidTopology] = BoundedCache(overlay_bytes_max)
+        self._overlays: BoundedCache[OverlaidTopology] = BoundedCache(
+            overlay_bytes_max, entries_max=OVERLAYS_MAX
+        )
         self._absent: BoundedCache[bool] = BoundedCache(_STATES_MAX)
         self._filed: BoundedCache[bool] = BoundedCache(_STATES_MAX)
         self._folding: BoundedCache[bool] = BoundedCache(_STATES_MAX)
