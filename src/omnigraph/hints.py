@@ -19,6 +19,7 @@ CALLS: Final[dict[str, str]] = {
     "commit list": "graph.commits.list()",
     "diff": "graph.changes.between(before, after)",
     "doctor": "graph.maintenance.examine()",
+    "embed": "graph.embed()",
     "export": "graph.export(...)",
     "init": "Graph.init(uri, schema)",
     "load": "graph.load(data, mode='merge')",

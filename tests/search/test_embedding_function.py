@@ -13,6 +13,7 @@ from omnigraph.search.embedding.config import EmbeddingConfig
 from omnigraph.search.embedding.errors import (
     EmbeddingFunctionError,
     EmbeddingModelMismatchError,
+    EmbeddingModelsMixedError,
     UnknownEmbeddingProviderError,
 )
 
@@ -62,6 +63,39 @@ def test_embedding_again_with_another_model_makes_its_texts_comparable(tmp_path:
         assert len(graph.query(NEAREST, params={"q": "z"})) == 1
 
 
+def test_vectors_of_two_models_are_not_compared(tmp_path: Path) -> None:
+    """After a load with another function all queries were answered from both kinds of vectors."""
+    root = tmp_path / "g.omni"
+    of = partial(EmbeddingConfig.of_function, by_length)
+    with Graph.init(root, SCHEMA, embedding=of(model="1")) as graph:
+        graph.load(ROWS, mode="append")
+    with Graph.open(root, embedding=of(model="2")) as graph:
+        graph.load(ROWS.replace(b'"a"', b'"c"').replace(b'"b"', b'"d"'), mode="append")
+        with pytest.raises(EmbeddingModelsMixedError, match=r"from '1', and texts .* with '2'"):
+            graph.query(NEAREST, params={"q": "z"})
+    with Graph.open(root, embedding=of(model="1")) as graph:
+        with pytest.raises(EmbeddingModelsMixedError, match=r"several models, of '[cd]' from '2'"):
+            graph.query(NEAREST, params={"q": "z"})
+        graph.embed()
+        assert len(graph.query(NEAREST, params={"q": "z"})) == 1
+
+
+def test_records_of_rows_that_are_not_there_do_not_count(tmp_path: Path) -> None:
+    """Branches share the records, and deleted rows leave theirs behind."""
+    root = tmp_path / "g.omni"
+    of = partial(EmbeddingConfig.of_function, by_length)
+    with Graph.init(root, SCHEMA, embedding=of(model="1")) as graph:
+        graph.load(ROWS, mode="append")
+        graph.branch_create("review")
+        graph.load([{"type": "Doc", "data": {"slug": "x", "text": "gone"}}], mode="append")
+    rows = ({"slug": "c", "text": "new"}, {"slug": "a", "text": "another text"})
+    with Graph.open(root, embedding=of(model="2")) as graph:
+        graph.load([{"type": "Doc", "data": row} for row in rows], mode="merge", branch="review")
+        graph.mutate('query gone() { delete Doc where slug = "x" }')
+    with Graph.open(root, embedding=of(model="1")) as graph:
+        assert len(graph.query(NEAREST, params={"q": "z"})) == 1
+
+
 @pytest.mark.parametrize(
     ("returned", "reason"),
     [
@@ -99,3 +133,9 @@ def test_a_function_without_a_name_needs_one(tmp_path: Path) -> None:
     for nameless in (lambda texts: by_length(texts), partial(by_length)):  # noqa: PLW0108
         with pytest.raises(EmbeddingFunctionError, match="no name of its own"):
             Graph.init(tmp_path / "g.omni", SCHEMA, embedding=nameless)
+
+
+@pytest.mark.parametrize("wrong", ["openai", 3])
+def test_what_is_no_function_is_refused(tmp_path: Path, wrong: object) -> None:
+    with pytest.raises(EmbeddingFunctionError, match="it is no function"):
+        Graph.init(tmp_path / "g.omni", SCHEMA, embedding=wrong)  # type: ignore[arg-type]

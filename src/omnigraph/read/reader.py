@@ -20,7 +20,7 @@ from omnigraph.read.context import Embed
 from omnigraph.read.execute import Executor, ReadOptions, ReadRequest
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.read.short_reads import SHORT_READS
-from omnigraph.schema.vector_key import VectorKey
+from omnigraph.read.vector_origin import VectorOrigins
 from omnigraph.search.embedding.client import LazyEmbeddingClient
 from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
@@ -46,7 +46,7 @@ class Reader:
     ) -> None:
         self._clock = clock
         self._embeddings = embeddings
-        self._recorded = recorded
+        self._origins = None if recorded is None else VectorOrigins(recorded)
         self._executor = Executor(topologies, clock)
 
     def prepare(self, newest: Callable[[], Snapshot], written: Collection[str]) -> None:
@@ -106,7 +106,7 @@ class Reader:
 
     def _embed(self, snapshot: Snapshot) -> Embed | None:
         """Return what makes vectors of texts in a query."""
-        embeddings, recorded = self._embeddings, self._recorded
+        embeddings, origins = self._embeddings, self._origins
         if embeddings is None:
             return None
 
@@ -114,10 +114,9 @@ class Reader:
             SHORT_READS.release_own()
             client = embeddings.get()
             client.require_model(ranking.property, ranking.model)
-            if ranking.model is None and recorded is not None:
+            if ranking.model is None and origins is not None:
                 node = snapshot.catalog.node_types[TableKey(table_key).type_name]
-                models = recorded.models(VectorKey.of(node, ranking.property))
-                client.require_one_of(ranking.property, models)
+                origins.require(client, snapshot, node, ranking.property)
             vector = client.embed_query(text, dimension=ranking.dimension)
             return tuple(float(item) for item in vector.tolist())
 

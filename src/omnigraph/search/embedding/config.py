@@ -120,11 +120,11 @@ def embedding_config(given: EmbeddingConfig | EmbeddingFunction | None) -> Embed
 
 def _qualified_name(function: EmbeddingFunction) -> str:
     """Return the name of a function; one that others share would say nothing of its vectors."""
+    if not callable(function):
+        raise EmbeddingFunctionError(repr(function), "it is no function")
     name = getattr(function, "__qualname__", None)
     if name is None or name.endswith("<lambda>"):
-        raise EmbeddingFunctionError(
-            repr(function), "it has no name of its own: `EmbeddingConfig.of_function(f, model=…)`"
-        )
+        raise EmbeddingFunctionError(repr(function), "it has no name of its own")
     return f"{function.__module__}.{name}"
 
 

@@ -34,7 +34,10 @@ class EmbeddingModelMismatchError(InvalidInputError):
     """A text cannot be compared with vectors that another model has made."""
 
     code = "OG-EMBED-MODEL"
-    hint = "set OMNIGRAPH_EMBED_MODEL to '{recorded}', or embed the property again"
+    hint = (
+        "set OMNIGRAPH_EMBED_MODEL to '{recorded}', or open the graph with the function of that"
+        " name; or embed the property again: `omnigraph embed`"
+    )
     template = (
         "the vectors of `{property_name}` come from the model '{recorded}', and texts would be"
         " embedded with '{resolved}'"
@@ -44,12 +47,31 @@ class EmbeddingModelMismatchError(InvalidInputError):
     resolved: str
 
 
+class EmbeddingModelsMixedError(InvalidInputError):
+    """A text cannot be compared with vectors of which another model has made some."""
+
+    code = "OG-EMBED-MIXED"
+    hint = "`omnigraph embed` makes the vectors of the others again, with the model in use"
+    template = (
+        "the vectors of `{property_name}` come from several models, of '{entity_id}' from"
+        " '{recorded}', and texts would be embedded with '{resolved}'"
+    )
+    property_name: str
+    entity_id: str
+    recorded: str
+    resolved: str
+
+
 class EmbeddingFunctionError(InvalidInputError):
-    """The function that makes vectors returned something else."""
+    """What should make vectors is no named function, or returned something else."""
 
     code = "OG-EMBED-FUNCTION"
-    hint = "return one vector for each text, with the dimension of the property"
-    template = "the embedding function {name} made no vectors: {reason}"
+    hint = (
+        "give a named function that returns one vector for each text, with the dimension of the"
+        " property, or `EmbeddingConfig.of_function(f, model='…')` of"
+        " `omnigraph.search.embedding.config`"
+    )
+    template = "the embedding function {name}: {reason}"
     name: str
     reason: str
 

@@ -98,6 +98,22 @@ class EmbeddingsTable:
             self._models.put(asked, known, 1)
         return known
 
+    def at(self) -> object:
+        """Return what names the state of the records: equal while they are."""
+        handle = self._open()
+        return None if handle is None else handle.at
+
+    def made_by_others(self, key: VectorKey, model: str) -> pa.Table:
+        """Return `id`, `text_hash` and `model` of recorded vectors that come from other models."""
+        handle = self._open()
+        columns = ["id", "text_hash", "model"]
+        if handle is None:
+            return SCHEMA.empty_table().select(columns)
+        # A record under the names of old counts only without one under numbers: those go first.
+        request = ScanRequest(columns=(*columns, "property"), row_filter=_filter(key, None))
+        found = _one_of_each(key, handle.scan(request).read_all()).select(columns)
+        return found.filter(pc.not_equal(found["model"], model))
+
     def with_hashes(self, key: VectorKey, *, hashes: pa.Array, model: str) -> pa.Table:
         """Return `id` and `text_hash` of vectors that a model made from one of some texts."""
         handle = self._open()
