@@ -46,10 +46,14 @@ COMMAND_ONLY: Final = ("cluster", "pipeline", "login", "serve")
 
 ARGUMENTS: Final[dict[str, str]] = {
     "--as": "actor_id=",
-    "--data": "data",
+    "--data": "data=sys.stdin.buffer",
+    "--edge": "data={'TYPE': rows}",
     "--engine": "engine=",
     "--external-blob-base": "external_blob_bases=[...]",
     "--force": "force=True",
+    "--format": "format=",
+    "--map": "map",
+    "--node": "data={'TYPE': rows}",
     "--on-error": "on_error=",
     "--schema-changes": "schema_changes=",
     "--spark-master": "spark=get_spark()",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
@@ -63,6 +63,43 @@ class UnknownChoiceError(InvalidInputError):
 
     def _message(self) -> str:
         return f"unknown {self.what} '{self.found}': expected {', '.join(self.known)}"
+
+
+class ArgumentError(InvalidInputError):
+    """An argument of a call has a value of another kind than expected."""
+
+    code = "OG-ARGUMENT"
+    hint = "give a value of that kind"
+    template = "{name}: expected {expected}, found {found}"
+    name: str
+    expected: str
+    found: str
+
+    @classmethod
+    def of(cls, name: str, expected: str, found: object) -> ArgumentError:
+        """Return the error about a value: plain ones are shown, of others the type is named."""
+        is_plain = isinstance(found, bool | int | float | str | None)
+        return cls(name, expected, _cut(repr(found)) if is_plain else _kind(found))
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is neither None nor a whole number from 0.
+
+    >>> check_count("limit", 10)
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 0:
+        raise ArgumentError.of(name, "a whole number from 0", value)
+
+
+def names_given(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names of which a single one may be given as it is.
+
+    >>> names_given("Person"), names_given(["Person", "City"])
+    (('Person',), ('Person', 'City'))
+    """
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def choice(kind: type[Choice], text: str, what: str) -> Choice:
@@ -330,6 +367,8 @@ def check_commit_texts(
         _check_text("the commit message", message, MESSAGE_LENGTH_MAX, has_lines=True)
     if properties is None:
         return
+    if not isinstance(properties, Mapping):
+        raise ArgumentError.of("properties", "a mapping of texts", properties)
     if len(properties) > PROPERTIES_MAX:
         raise InvalidTextError(
             "the list of properties", f"({len(properties)})", f"is longer than {PROPERTIES_MAX}"
@@ -397,9 +436,16 @@ def _text_problem(text: str, length_max: int) -> str | None:
 def _abridged(text: object) -> str:
     """Return a text as a literal of bounded length, so that no part of it passes for ours."""
     if not isinstance(text, str):
-        return f"of type {type(text).__name__}"
-    shown = ascii(text) if not is_encodable(text) else repr(text)
-    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}…"
+        return _kind(text)
+    return _cut(ascii(text) if not is_encodable(text) else repr(text))
+
+
+def _kind(value: object) -> str:
+    return f"of type {type(value).__name__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 class TableKey(str):

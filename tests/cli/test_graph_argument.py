@@ -42,6 +42,22 @@ def test_two_names_of_a_graph_are_one_too_many(omnigraph: Terminal) -> None:
     assert "URI g.omni and --store g.omni are mutually exclusive" in found.err
 
 
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("branch", "create", "draft", "g.omni"), "draft"),
+        (("query", "all", "g.omni", "--query", "q.gq"), "all"),
+    ],
+)
+@pytest.mark.usefixtures("graph")
+def test_a_graph_that_is_not_the_first_argument_is_pointed_out(
+    omnigraph: Terminal, args: tuple[str, ...], word: str
+) -> None:
+    found = omnigraph(*args)
+    assert found.code == 2
+    assert f"the graph comes first: give 'g.omni' before '{word}'" in found.err
+
+
 @pytest.mark.usefixtures("graph")
 def test_an_argument_that_is_missing_is_named(omnigraph: Terminal) -> None:
     assert "Missing argument 'NAME'" in omnigraph("branch", "create").err
@@ -66,6 +82,8 @@ def test_a_parameter_without_a_value_is_refused(omnigraph: Terminal) -> None:
     found = omnigraph("query", "g.omni", "-e", ONE, "--param", "n")
     assert found.code == 1
     assert "`--param n` is not NAME=VALUE" in found.err
+    found = omnigraph("query", "g.omni", "-e", ONE, "--params", "n=Ann")
+    assert "or `--param NAME=VALUE` once for each parameter" in found.err
 
 
 def test_a_schema_file_is_checked_alone(omnigraph: Terminal) -> None:

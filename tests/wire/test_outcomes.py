@@ -49,7 +49,7 @@ def test_an_error_about_rows_carries_every_violation_as_details() -> None:
         "error": "line 3: invalid enum value",
         "code": "OG-VALIDATION",
         "details": {"violations": [found.to_json()], "total": 1, "totals": {"enum": 1}},
-        "hint": "mend the rows; a load leaves them out with `--on-error quarantine`",
+        "hint": "correct the rows; a load leaves them out with `--on-error quarantine`",
     }
 
 

@@ -60,7 +60,7 @@ class ServedActorError(InvalidInputError):
     """A write on a server was given an actor, which the server takes from the token."""
 
     code = "OG-SERVED-ACTOR"
-    hint = "leave --as away; `omnigraph login NAME` stores another token"
+    hint = "leave out --as; `omnigraph login NAME` stores another token"
     template = "--as is not allowed on a served write: the server takes the actor from the token"
 
 
@@ -319,7 +319,7 @@ def _explicit(flag: str, value: str, graph: str | None) -> Scope:
         return Scope("cluster", _looked_up("cluster", value), graph)
     if graph is not None:
         raise ConflictingAddressError(
-            f"--graph {graph} does not apply: {value} is already a single graph: leave --graph away"
+            f"--graph {graph} does not apply: {value} is already a single graph: leave out --graph"
         )
     if value.startswith(("http://", "https://")):
         command, is_direct = _running()

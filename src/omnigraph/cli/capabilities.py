@@ -122,7 +122,7 @@ class FlagDoesNotApplyError(InvalidInputError):
     """A command was given an address of a kind that it cannot use."""
 
     code = "OG-FLAG"
-    hint = "leave --{flag} away"
+    hint = "leave out --{flag}"
     command: str
     capability: str
     flag: str
@@ -146,7 +146,7 @@ class AliasOwnsAddressError(InvalidInputError):
         )
 
     def _hint(self) -> str:
-        return f"leave {self._shown} away"
+        return f"leave out {self._shown}"
 
     @property
     def _shown(self) -> str:

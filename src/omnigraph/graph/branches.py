@@ -28,6 +28,7 @@ from omnigraph.names import (
     choice,
 )
 from omnigraph.policy import Action
+from omnigraph.syntax.given import SourceFileError
 
 
 class GraphBranches(Part):
@@ -207,4 +208,11 @@ def _decisions(
 
 
 def _text_of(path: str | os.PathLike[str] | None) -> str | None:
-    return None if path is None else Path(path).read_text(encoding="utf-8")
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SourceFileError(str(path), error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise SourceFileError(str(path), "it is not UTF-8") from error

@@ -14,7 +14,7 @@ from omnigraph.graph.late import (
 )
 from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
-from omnigraph.names import check_commit_texts, check_retries, choice
+from omnigraph.names import check_commit_texts, check_count, check_retries, choice
 from omnigraph.policy import Action
 
 
@@ -91,4 +91,6 @@ class GraphCommits(Part):
 
         `before` is a manifest version: only older commits are listed.
         """
+        check_count("limit", limit)
+        check_count("before", before)
         return self._session.state_of(branch).commits(limit=limit, before=before)

@@ -60,13 +60,16 @@ from omnigraph.manifest.repository import (
 )
 from omnigraph.names import (
     MAIN,
+    ArgumentError,
     BranchName,
     TableKey,
     check_commit_texts,
+    check_count,
     check_id,
     check_label,
     check_retries,
     choice,
+    names_given,
     one_of,
 )
 from omnigraph.policy import Action
@@ -94,6 +97,7 @@ from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.syntax.given import GivenSource, given_source
+from omnigraph.syntax.source import SourceText
 from omnigraph.texts import shown
 
 T = TypeVar("T")
@@ -385,7 +389,7 @@ class Graph(FlatNames):
 
     def query(
         self,
-        text: QueryText,
+        text: QueryText | os.PathLike[str],
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,
@@ -401,6 +405,7 @@ class Graph(FlatNames):
     ) -> QueryResult:
         """Run a read on one snapshot; `name` picks one of several queries in the text.
 
+        A `Path` names a file with the text.
         A text that is one `match … return …` alone is a query too, without name and parameters.
 
         `target` is a `ReadTarget`, a moment, a snapshot such as that of `snapshot_at_version`, or
@@ -410,6 +415,10 @@ class Graph(FlatNames):
         exceeds a limit is an error; it never returns a part of the rows. A parameter that the
         query does not declare is an error, or without `strict_params` a warning of the result.
         """
+        text = _query_text(text)
+        check_count("rows_max", rows_max)
+        if not isinstance(timeout_s, int | float | None):
+            raise ArgumentError.of("timeout_s", "a number of seconds", timeout_s)
         target = one_target(target, branch)
         if target is not None:
             target = self._session.target_of(target)
@@ -645,7 +654,7 @@ class Graph(FlatNames):
             options,
             session=spark,
             order_by=tuple(order_by),
-            shows_progress=progress is True,
+            shows_progress=_checked_progress(progress) is True,
             report=None if isinstance(progress, bool) else progress,
             cancelled=cancelled,
             embedder=session.embedder(embed),
@@ -713,7 +722,7 @@ class Graph(FlatNames):
 
     def mutate(
         self,
-        text: QueryText,
+        text: QueryText | os.PathLike[str],
         name: str | None = None,
         params: Mapping[str, object] | None = None,
         *,
@@ -728,6 +737,7 @@ class Graph(FlatNames):
     ) -> mutations.MutationResult:
         """Run a mutation query as one commit; `name` picks one of several in the text.
 
+        A `Path` names a file with the text.
         `expected_head` makes it conditional: when the branch has another head, nothing happens.
         The commit keeps `message` and `properties`. A query that lost a race is run again from its
         text on the new state, up to `retries` times; one that only inserts always is.
@@ -744,7 +754,7 @@ class Graph(FlatNames):
         lineage_record.check_properties(properties)
         check_retries(retries)
         request = mutations.MutationRequest(
-            text,
+            _query_text(text),
             name,
             params,
             self._session.incarnation_of(branch),
@@ -822,7 +832,7 @@ class Graph(FlatNames):
         named = session.job(job, "embed").of_run(clock.ulid())
         request = stored_vectors.EmbedRequest(
             session.incarnation_of(branch),
-            tuple(types),
+            names_given(types),
             chosen,
             actor_id,
             message,
@@ -841,6 +851,21 @@ class Graph(FlatNames):
             result = embedding.run(request)
             long_job.has_commit = result.commit is not None
         return result
+
+
+def _checked_progress(progress: bool | Report) -> bool | Report:
+    if not isinstance(progress, bool) and not callable(progress):
+        raise ArgumentError.of("progress", "True, False or a function", progress)
+    return progress
+
+
+def _query_text(given: QueryText | os.PathLike[str]) -> QueryText:
+    """Return a text of queries; a path is that of a file, a text never is."""
+    if isinstance(given, os.PathLike):
+        return given_source(given, suffix=".gq", letter="Q")
+    if not isinstance(given, str | bytes | SourceText):
+        raise ArgumentError.of("the query", "a text, or the `Path` of a file", given)
+    return given
 
 
 def _shown_target(snapshot: Snapshot, target: ReadTarget | Snapshot | None) -> Target:

@@ -31,6 +31,7 @@ from omnigraph.graph.late import (
 from omnigraph.graph.schema_hold import SchemaHold
 from omnigraph.manifest import (
     AnyTarget,
+    GraphCommit,
     OpenMode,
     ReadTarget,
     Repository,
@@ -38,7 +39,7 @@ from omnigraph.manifest import (
 )
 from omnigraph.manifest.layout import MAIN_INCARNATION, Incarnation
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import MAIN, BranchName, choice, is_ulid
+from omnigraph.names import MAIN, ArgumentError, BranchName, choice, is_ulid
 from omnigraph.policy import Action
 from omnigraph.read.access import column_files
 from omnigraph.read.reader import Reader
@@ -217,10 +218,18 @@ class Session:
         return self._held(self.repository.history.snapshot(self.incarnation_of(branch)))
 
     def target_of(self, target: AnyTarget) -> ReadTarget | Snapshot:
-        """Return what a target means: a text is a branch, else a tag, else a commit."""
+        """Return what a target means: a text is a branch, tag or commit, with a colon a moment."""
         if isinstance(target, datetime):
             return ReadTarget.at(target)
-        return self._named(target) if isinstance(target, str) else target
+        if isinstance(target, GraphCommit):
+            return ReadTarget.commit(target.graph_commit_id)
+        if isinstance(target, str):
+            # No branch, tag or commit has a colon in its name.
+            return ReadTarget.at(target) if ":" in target else self._named(target)
+        if not isinstance(target, ReadTarget | Snapshot):
+            expected = "a branch, tag or commit, a `datetime` with a time zone, or a `ReadTarget`"
+            raise ArgumentError.of("target", expected, target)
+        return target
 
     def _named(self, name: str) -> ReadTarget:
         branch = ReadTarget.branch(name)

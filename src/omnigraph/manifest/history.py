@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
 from omnigraph.dataclass import dataclass
 from omnigraph.manifest.branches import Branches
 from omnigraph.manifest.commits import GraphCommit, merge_base
@@ -11,6 +14,8 @@ from omnigraph.manifest.reader import ManifestReader
 from omnigraph.manifest.snapshot import ReadTarget, Snapshot, open_entry
 from omnigraph.names import MAIN, BranchName, check_id, check_tag_name, nearest_name
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +57,8 @@ class History:
             return self.snapshot_of_commit(str(target.value))
         commit = self.reader.latest(bound).last_commit_until(int(target.value))
         if commit is None:
-            raise CommitNotFoundError(f"at or before {target.value}")
+            moment = _EPOCH + timedelta(microseconds=int(target.value))
+            raise CommitNotFoundError(f"at or before {moment.isoformat()}")
         return self._left_by(commit)
 
     def snapshot_of_commit(self, commit_id: str) -> Snapshot:

@@ -9,11 +9,12 @@ from typing import Any, Final, Literal, TypeAlias
 from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.errors import InvalidInputError
+from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.rows import AcceptedSchema, Entry
 from omnigraph.manifest.state import ManifestState
-from omnigraph.names import INTERNAL_SCHEMA_VERSION, BranchName, TableKey
+from omnigraph.names import INTERNAL_SCHEMA_VERSION, ArgumentError, BranchName, TableKey
 from omnigraph.schema import Catalog
 from omnigraph.store.datasets import DatasetHandle, DatasetStore
 from omnigraph.store.errors import DatasetNotFoundError
@@ -151,20 +152,34 @@ class ReadTarget:
         return cls("tag", name)
 
     @classmethod
-    def at(cls, moment: int | datetime) -> ReadTarget:
+    def at(cls, moment: int | datetime | str) -> ReadTarget:
         """Read the last commit made at or before a moment.
 
-        A number counts microseconds since the epoch; a `datetime` must have a time zone.
+        A number counts microseconds since the epoch; a `datetime` must have a time zone, and so
+        must a text such as `2026-03-06T12:00:00Z`.
 
         >>> ReadTarget.at(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
         ReadTarget(kind='time', value=1000000)
         """
         if isinstance(moment, int):
             return cls("time", moment)
+        if isinstance(moment, str):
+            moment = _read_moment(moment)
+        if not isinstance(moment, datetime):
+            raise ArgumentError.of("the moment", "a `datetime`, or a text such as one", moment)
         if moment.tzinfo is None:
             raise NaiveMomentError(moment.isoformat())
         return cls("time", (moment - _EPOCH) // timedelta(microseconds=1))
 
 
-AnyTarget: TypeAlias = ReadTarget | Snapshot | str | datetime
+def _read_moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentError.of(
+            "the moment", "a date and time such as 2026-03-06T12:00:00Z", text
+        ) from None
+
+
+AnyTarget: TypeAlias = ReadTarget | Snapshot | GraphCommit | str | datetime
 """What reads take: a text is the name of a branch, else of a tag, else the id of a commit."""

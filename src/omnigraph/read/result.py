@@ -156,7 +156,10 @@ class QueryResult(Displayed):
         if isinstance(at, slice):
             rows = pa.array(range(self.row_count)[at], pa.int64())
             return replace(self, arrays=tuple(array.take(rows) for array in self.arrays))
-        row = range(self.row_count)[at]
+        try:
+            row = range(self.row_count)[at]
+        except IndexError:
+            raise IndexError(f"row {at} of a result that has {self.row_count} rows") from None
         [found] = replace(
             self, arrays=tuple(array.slice(row, 1) for array in self.arrays)
         ).to_pylist()

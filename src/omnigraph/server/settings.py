@@ -53,7 +53,7 @@ class Settings:
         if self.cluster is not None and any(own):
             raise BootRefusedError(
                 "a cluster has policies, stored queries and blob bases of its own",
-                "leave --policy, --server-policy, --queries and --external-blob-base away",
+                "leave out --policy, --server-policy, --queries and --external-blob-base",
             )
 
     @property

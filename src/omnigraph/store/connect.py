@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from omnigraph.dataclass import dataclass
+from omnigraph.names import ArgumentError
 from omnigraph.store.background import Background, InThreads
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.digests import Ledger
@@ -58,6 +59,11 @@ def connect(
     people = store.datasets.open("nodes/00ff").scan().read_all()
     ```
     """
+    for name, value in (storage_options or {}).items():
+        if not isinstance(value, str):
+            raise ArgumentError(
+                f"storage option {name}", "a text", f"of type {type(value).__name__}"
+            )
     settings = StoreSettings(
         parse_root(root) if isinstance(root, str) else root,
         dict(storage_options or {}),

@@ -12,7 +12,7 @@ from omnigraph.syntax.source import SourceText
 
 
 class SourceFileError(NotFoundError):
-    """A schema or a file of queries was named, and cannot be read."""
+    """A schema, a file of queries or one of decisions was named, and cannot be read."""
 
     code = "OG-SOURCE-FILE"
     hint = "give the path of a file, or the text itself"

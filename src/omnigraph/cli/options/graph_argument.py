@@ -55,6 +55,7 @@ def _assign(opts: dict[str, Any], graph: click.Argument, others: Sequence[click.
     found = [opts.get(str(param.name)) for param in params]
     words = [word for word in found if isinstance(word, str)]
     if not words or _begins_with_graph(words, others):
+        _refuse_graph_behind(words)
         return
     missing = found[len(words) :] + [None] * len(params)
     for param, value in zip(params, [None, *words, *missing], strict=False):
@@ -69,6 +70,16 @@ def _begins_with_graph(words: Sequence[str], others: Sequence[click.Argument]) -
         return True
     required = sum(param.required for param in others)
     return len(words) > required and looks_like_address(words[0])
+
+
+def _refuse_graph_behind(words: Sequence[str]) -> None:
+    """Say which word is the graph where it is not the first one."""
+    if not words or looks_like_address(words[0]):
+        return
+    for word in words[1:]:
+        # A branch may have a slash in its name.
+        if "://" in word or word.endswith(GRAPH_SUFFIX) or Path(word).is_dir():
+            raise click.UsageError(f"the graph comes first: give '{word}' before '{words[0]}'")
 
 
 def looks_like_address(word: str) -> bool:

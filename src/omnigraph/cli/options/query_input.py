@@ -126,7 +126,10 @@ def read_params(*, text: str | None, path: Path | None) -> Mapping[str, object] 
     try:
         params = read_json(text)
     except ValueError as error:
-        raise QueryInputError(f"the parameters are not JSON: {error}") from None
+        problem = f"the parameters are not JSON: {error}"
+        raise QueryInputError(
+            problem, "write an object, or `--param NAME=VALUE` once for each parameter"
+        ) from None
     if params is not None and not isinstance(params, dict):
         raise QueryInputError("params must be a JSON object", '`--params \'{"name": "value"}\'`')
     return params

@@ -28,6 +28,7 @@ from omnigraph.clock import CROCKFORD
 from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import Entry
+from omnigraph.names import ArgumentError
 from omnigraph.store.records import VersionInfo
 
 KEEP_RECOMMENDED: Final = 10
@@ -65,6 +66,10 @@ class CleanupPolicy:
     orphan_age_s: int = ORPHAN_AGE_S
 
     def __post_init__(self) -> None:
+        for name in ("keep_versions", "older_than_s", "orphan_age_s"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float | None):
+                raise ArgumentError.of(name, "a number", value)
         if self.keep_versions is None and self.older_than_s is None:
             raise NoCleanupPolicyError("cleanup needs keep_versions, older_than, or both")
         if self.keep_versions is not None and self.keep_versions < 1:

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import Snapshot
-from omnigraph.names import TableKey, nearest_name
+from omnigraph.names import TableKey, names_given, nearest_name
 from omnigraph.schema import EdgeType, EntityType, NodeType
 from omnigraph.schema.values.to_json import JsonForm, to_json_values
 from omnigraph.store import DatasetHandle, DatasetStore
@@ -171,7 +171,7 @@ def exported_types(snapshot: Snapshot, names: Sequence[str] = ()) -> list[Entity
     }
     if not names:
         return [known[key] for key in sorted(known)]
-    chosen = {key for name in names for key in _keys_of(name, known)}
+    chosen = {key for name in names_given(names) for key in _keys_of(name, known)}
     return [known[key] for key in sorted(chosen)]
 
 

@@ -11,6 +11,7 @@ from omnigraph.dataclass import dataclass
 from omnigraph.errors import ConflictError, InvalidInputError
 from omnigraph.names import TableKey
 from omnigraph.texts import shown
+from omnigraph.write.rules import codes
 
 VIOLATIONS_MAX: Final = 20
 """So many violations are reported in full; the others are only counted."""
@@ -21,6 +22,12 @@ JSON_REST_RULE: Final = "json-rest"
 JSON_RULES: Final = frozenset({JSON_RULE, JSON_REST_RULE})
 
 
+_OF_TABLES: Final = frozenset(
+    {codes.UNKNOWN_PROPERTY, codes.DUPLICATE_MEMBER, codes.MISSING_COLUMN, codes.UNKNOWN_TYPE}
+)
+_TABLE_HINT: Final = (
+    "`omnigraph schema show` lists types and properties; `--map` names the column of a property"
+)
 _INPUT_BITS: Final = 40
 _NUMBER_MASK: Final = (1 << _INPUT_BITS) - 1
 _NOT_SHOWN: Final = frozenset({"table_key", "place"})
@@ -168,7 +175,7 @@ class ValidationError(InvalidInputError):
     """
 
     code = "OG-VALIDATION"
-    hint = "mend the rows; a load leaves them out with `--on-error quarantine`"
+    hint = "correct the rows; a load leaves them out with `--on-error quarantine`"
     violations: tuple[Violation, ...]
     total: int
     totals: dict[str, int]
@@ -177,6 +184,13 @@ class ValidationError(InvalidInputError):
 
     def _message(self) -> str:
         return _first_line(self.lines, self.total)
+
+    def _hint(self) -> str | None:
+        is_of_table = all(
+            found.position is None and found.code in _OF_TABLES for found in self.violations
+        )
+        # No row can be left out for what is wrong with all of them.
+        return _TABLE_HINT if is_of_table and self.violations else super()._hint()
 
     @property
     def lines(self) -> tuple[str, ...]:

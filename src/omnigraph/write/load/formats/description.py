@@ -73,7 +73,7 @@ def is_objects(source: object) -> bool:
 
 def is_description(source: object) -> bool:
     """Whether a source is described, or is some paths."""
-    is_paths = isinstance(source, list | tuple) and not is_objects(source)
+    is_paths = isinstance(source, list | tuple) and bool(source) and all(map(is_path, source))
     return is_path(source) or is_paths or isinstance(source, Mapping)
 
 

@@ -40,7 +40,7 @@ class InputUnreadableError(InvalidInputError):
     """The input of a load is not there, or is nothing that can be read."""
 
     code = "OG-INPUT"
-    hint = "give files, folders or globs that exist, or `--data -` for standard input"
+    hint = "give files, folders or globs that exist; `--data -` reads standard input"
     template = "{source} {problem}"
     source: str
     problem: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -40,6 +40,8 @@ def _as_arrow(table: Any) -> pa.Table | pa.RecordBatchReader:
         return table
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
+    if isinstance(table, list | tuple) and table and isinstance(table[0], pa.RecordBatch):
+        return _from_batches(table)
     home = type(table).__module__.partition(".")[0]
     if home == "pandas" and hasattr(table, "columns"):
         return _from_pandas(table)
@@ -55,6 +57,14 @@ def _as_arrow(table: Any) -> pa.Table | pa.RecordBatchReader:
             "is no table: give an Arrow, pandas or polars table, a list of objects, or a path",
         )
     return pa.RecordBatchReader.from_stream(table)
+
+
+def _from_batches(batches: Sequence[Any]) -> pa.Table:
+    try:
+        return pa.Table.from_batches(batches)
+    except (TypeError, pa.ArrowException) as error:
+        problem = f"has not only batches of one schema: {'; '.join(map(str, error.args))}"
+        raise InputUnreadableError("list", problem) from error
 
 
 def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

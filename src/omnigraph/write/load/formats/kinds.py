@@ -90,12 +90,10 @@ class InputFormatError(InvalidInputError):
 
     def _hint(self) -> str:
         if self.expected == GRAPH_RECORDS:
-            return (
-                "name the type of its rows: `--node TYPE` or `--edge TYPE`, or a mapping in Python"
-            )
+            return "name the type of its rows: `--node TYPE` for nodes, `--edge TYPE` for edges"
         if self.found == GRAPH_RECORDS:
             return "load it without the name of a type: its records name theirs"
-        return "name the format of the file, or leave it out: `--format`, `format=`"
+        return "name the format of the file with `--format`, or leave that out"
 
 
 GRAPH_RECORDS: Final = "graph records"

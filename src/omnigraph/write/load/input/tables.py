@@ -30,6 +30,7 @@ from omnigraph.write.rules import codes
 from omnigraph.write.rules.violations import Violation
 from omnigraph.write.stage.columns import Integers
 
+_DELIMITERS: Final = ";\t|,"
 _END_NAMES: Final = (("src", "dst"), ("from", "to"))
 
 
@@ -48,10 +49,18 @@ def column_problems(entity_type: EntityType, names: Sequence[str]) -> list[Viola
     for name in names:
         if name not in known:
             near = nearest_name(name, entity_type.properties)
-            hint = f"; did you mean '{near}'?" if near else ""
+            hint = _delimiter_hint(names) or (f"; did you mean '{near}'?" if near else "")
             message = f"unknown input field '{name}' for '{entity_type.table_key}'{hint}"
             problems.append(_table_problem(entity_type, name, codes.UNKNOWN_PROPERTY, message))
     return problems
+
+
+def _delimiter_hint(names: Sequence[str]) -> str:
+    """Return what to say where the whole header of a file became the name of one column."""
+    mark = next((mark for mark in _DELIMITERS if mark in names[0]), None)
+    if len(names) > 1 or mark is None:
+        return ""
+    return f"; if the delimiter is {mark!r}, name it with the option `delimiter`"
 
 
 def _half_of_ends(names: Sequence[str]) -> tuple[str, ...]:

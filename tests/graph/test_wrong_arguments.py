@@ -1,0 +1,113 @@
+"""A value of another kind than a call expects is a typed error, which says what is expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph import OmnigraphError, ReadTarget
+from omnigraph.graph import Graph
+from omnigraph.manifest.errors import CommitNotFoundError
+
+SCHEMA = "node Person { name: String @key }"
+READ = "match { $p: Person } return { $p.name }"
+RECORD = b'{"type": "Person", "data": {"name": "Ada"}}'
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with Graph.init(tmp_path / "graph", SCHEMA, durability="process") as made:
+        made.load(RECORD, mode="append")
+        made.branches.create("draft")
+        yield made
+
+
+Call = Callable[[Any], object]
+WRONG: dict[str, tuple[Call, str]] = {
+    "target number": (lambda g: g.query(READ, target=2), "target: expected a branch, tag"),
+    "target date": (lambda g: g.query(READ, target=date(2026, 3, 6)), "found of type date"),
+    "target text": (lambda g: g.query(READ, target="12:00"), "such as 2026-03-06T12:00:00Z"),
+    "moment": (lambda _: ReadTarget.at("yesterday"), "such as 2026-03-06T12:00:00Z"),
+    "moment list": (lambda _: ReadTarget.at([2026]), "found of type list"),  # type: ignore[arg-type]  # the point
+    "query": (lambda g: g.query(None), "a text, or the `Path` of a file, found None"),
+    "mutation": (lambda g: g.mutate(3), "a text, or the `Path` of a file, found 3"),
+    "query file": (lambda g: g.query(Path("no.gq")), "cannot read no.gq"),
+    "decisions": (lambda g: g.branches.merge("draft", resolve_file="no.jsonl"), "no.jsonl"),
+    "properties": (lambda g: g.load([], mode="merge", properties=["a"]), "a mapping of texts"),
+    "progress": (lambda g: g.load([], mode="merge", progress="yes"), "True, False or a function"),
+    "limit": (lambda g: g.commits.list(limit=-1), "limit: expected a whole number from 0"),
+    "limit text": (lambda g: g.commits.list(limit="3"), "limit: expected a whole number from 0"),
+    "timeout": (lambda g: g.query(READ, timeout_s="3"), "timeout_s: expected a number of seconds"),
+    "rows": (lambda g: g.query(READ, rows_max="3"), "rows_max: expected a whole number from 0"),
+    "kept": (lambda g: g.maintenance.cleanup(keep_versions="3"), "keep_versions: expected a num"),
+    "age": (lambda g: g.maintenance.cleanup(older_than_s=timedelta(days=3)), "type timedelta"),
+    "storage option": (
+        lambda g: Graph.open(g.uri, storage_options={"region": 3}),  # type: ignore[dict-item]  # the point
+        "storage option region: expected a text, found of type int",
+    ),
+    "lists of lists": (lambda g: g.load({"Person": [["Ada"]]}, mode="merge"), "list is no table"),
+}
+
+
+@pytest.mark.parametrize("argument", WRONG)
+def test_the_error_says_what_is_expected(graph: Graph, argument: str) -> None:
+    call, expected = WRONG[argument]
+    with pytest.raises(OmnigraphError, match=re.escape(expected)):
+        call(graph)
+
+
+def test_a_commit_and_the_text_of_a_moment_are_targets(graph: Graph) -> None:
+    [newest, first] = graph.commits.list()
+    assert len(graph.query(READ, target=newest)) == 1
+    assert len(graph.query(READ, target=first)) == 0
+    assert len(graph.query(READ, target=datetime.now(UTC).isoformat())) == 1
+    with pytest.raises(CommitNotFoundError, match=re.escape("before 1999-12-31T00:00:00+00:00")):
+        graph.query(READ, target="1999-12-31T00:00:00Z")
+
+
+def test_a_query_may_be_in_a_file(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "read.gq").write_text(READ)
+    (tmp_path / "wrong.gq").write_text(READ.replace("name", "nmae"))
+    assert len(graph.query(tmp_path / "read.gq")) == 1
+    with pytest.raises(OmnigraphError) as caught:
+        graph.query(tmp_path / "wrong.gq")
+    assert "wrong.gq:1:" in str(caught.value.__notes__)
+
+
+def test_one_type_may_be_named_without_a_list(graph: Graph, tmp_path: Path) -> None:
+    assert graph.export(tmp_path / "out", types="Person").files[0].rows == 1
+
+
+def test_batches_in_a_list_are_a_table(graph: Graph) -> None:
+    batches = pa.table({"name": ["Ada", "Bob", "Cid"]}).to_batches(max_chunksize=2)
+    loaded = graph.load({"Person": batches}, mode="merge")
+    assert (loaded.inserted, loaded.unchanged) == (2, 1)
+    with pytest.raises(OmnigraphError, match="not only batches of one schema"):
+        graph.load({"Person": [*batches, pa.record_batch({"x": [1]})]}, mode="merge")
+
+
+def test_a_row_that_is_not_there_is_named(graph: Graph) -> None:
+    with pytest.raises(IndexError, match="row 9 of a result that has 1 rows"):
+        graph.query(READ)[9]
+
+
+def test_hints_about_columns_do_not_advise_to_leave_rows_out(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("name;age\nAda;3\n")
+    for table in ({"Person": tmp_path / "people.csv"}, {"Persn": []}):
+        with pytest.raises(OmnigraphError) as caught:
+            graph.load(table, mode="merge")
+        [hint] = caught.value.__notes__
+        assert "`map` names the column" in hint
+        assert "on_error" not in hint
+    with pytest.raises(OmnigraphError, match="if the delimiter is ';'"):
+        graph.load({"Person": tmp_path / "people.csv"}, mode="merge")
+    with pytest.raises(OmnigraphError) as caught:
+        graph.load(tmp_path / "people.csv", mode="merge")
+    assert "`data={'TYPE': rows}` for nodes" in str(caught.value.__notes__)
+    assert "--" not in str(caught.value.__notes__)
