@@ -226,10 +226,11 @@ class Session:
         if isinstance(target, str):
             # No branch, tag or commit has a colon in its name.
             return ReadTarget.at(target) if ":" in target else self._named(target)
-        if not isinstance(target, ReadTarget | Snapshot):
+        given: object = target  # A caller without a type checker may pass anything.
+        if not isinstance(given, ReadTarget | Snapshot):
             expected = "a branch, tag or commit, a `datetime` with a time zone, or a `ReadTarget`"
-            raise ArgumentError.of("target", expected, target)
-        return target
+            raise ArgumentError.of("target", expected, given)
+        return given
 
     def _named(self, name: str) -> ReadTarget:
         branch = ReadTarget.branch(name)
