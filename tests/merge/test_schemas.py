@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from merge.test_schema_cases import act
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.graph.cluster_guard import InsideClusterError
+from omnigraph.manifest.errors import SchemaApplyInProgressError
 from omnigraph.manifest.layout import MANIFEST
 from omnigraph.merge.commit import MergeCommits
 from omnigraph.merge.conflicts import MergeConflictError, ReadSetConflictError
 from omnigraph.merge.decision_file import DecisionFileError
 from omnigraph.merge.request import MergeRequest, RevertRequest
+from omnigraph.names import BranchName
 from support.cases import Case, load_cases
 from support.embedding_fixtures import no_provider, server, vectors
 from support.embedding_server import EmbeddingServer
@@ -134,6 +137,31 @@ def test_a_schema_of_the_target_that_changes_meanwhile_is_a_lost_race(graph: Gra
     graph.branch_merge("draft", check_schema=meanwhile, retries=1)
     properties = graph.snapshot_of(ReadTarget.branch("main")).catalog.node_types["Doc"].properties
     assert set(properties) == {"slug", "note", "size", "tag", "rank", "level"}
+
+
+def test_a_schema_change_that_is_under_way_counts_as_a_retry(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph.apply_schema(WIDER, branch="draft")
+    repository = repository_of(graph)
+    other = repository_of(Place(graph.uri).open())
+    main = repository.branches.resolve(BranchName("main"))
+    pauses: list[float] = []
+    with ExitStack() as changing:
+        changing.enter_context(other.branch_locks.take(main.branch, operation_id="OP"))
+        other.branches.set_schema_lock(main)
+
+        def finish(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                other.branches.clear_schema_lock(main)
+                changing.close()
+
+        monkeypatch.setattr(repository.clock, "sleep", finish)
+        with pytest.raises(SchemaApplyInProgressError):
+            graph.branch_merge("draft")
+        assert graph.branch_merge("draft", retries=2).outcome == "fast_forward"
+    assert len(pauses) == 2
 
 
 def test_a_version_that_was_purged_before_the_lock_is_not_taken_by_pointer(

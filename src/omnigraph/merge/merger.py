@@ -15,7 +15,7 @@
 5. The commit is published only onto the head that was merged into. When only maintenance has moved
    the target meanwhile, or what was staged or is taken by pointer was removed, the merge is
    computed again; otherwise that counts as one of the `retries` of the request, and without any it
-   is refused.
+   is refused. So does a schema change of source or target that is under way.
 6. The commit has two parents even when it changes no row, so that merging the same source again
    has nothing to do.
 """
@@ -36,6 +36,7 @@ from omnigraph.manifest.errors import (
     BranchGoneError,
     ExpectedVersionMismatchError,
     PreconditionFailedError,
+    SchemaApplyInProgressError,
     SchemaMovedError,
 )
 from omnigraph.manifest.layout import Incarnation
@@ -105,9 +106,12 @@ class Merger:
         """
         if request.source == request.target:
             raise SameBranchError(str(request.source.branch))
-        for branch in (request.source, request.target):
-            self._repository.branches.require_no_schema_apply("branch merge", branch)
-        take_job = partial(self._merge_job, request)
+
+        def take_job() -> MergeJob | None:
+            for branch in (request.source, request.target):
+                self._repository.branches.require_no_schema_apply("branch merge", branch)
+            return self._merge_job(request)
+
         return self._until_settled(request, take_job, workers or self._local)
 
     def revert(self, request: RevertRequest) -> MergeResult:
@@ -240,12 +244,22 @@ class Merger:
         """Compute and commit; compute again when only maintenance has moved the target."""
         attempt, retries = 1, request.retries
         while True:
-            job = take_job()
+            try:
+                job = take_job()
+            except SchemaApplyInProgressError:
+                if not retries:
+                    raise
+                retries = self._one_less(retries)
+                continue
             if job is None:
                 return replace(_up_to_date(request), is_dry_run=request.dry_run)
             head = job.sides.target.commit_id
             try:
                 return self._run(job, workers)
+            except SchemaApplyInProgressError:
+                if not retries:
+                    raise
+                attempt, retries = 0, self._one_less(retries)
             except (
                 PreconditionFailedError,
                 ExpectedVersionMismatchError,
@@ -258,12 +272,16 @@ class Merger:
                     if not retries:
                         member = f"graph_head:{request.target.branch}"
                         raise ReadSetConflictError(member) from error
-                    attempt, retries = 0, retries - 1
-                    self._repository.clock.sleep(self._repository.clock.jitter(0.0, _PAUSE_S))
+                    attempt, retries = 0, self._one_less(retries)
             except BranchGoneError as error:
                 member = f"branch_identifier:{request.target.branch}"
                 raise ReadSetConflictError(member) from error
             attempt += 1
+
+    def _one_less(self, retries: int) -> int:
+        """Return the retries that are left after a pause."""
+        self._repository.clock.sleep(self._repository.clock.jitter(0.0, _PAUSE_S))
+        return retries - 1
 
     def _run(self, job: MergeJob, workers: MergeWorkers) -> MergeResult:
         request, schemas = job.request, job.sides.schemas
