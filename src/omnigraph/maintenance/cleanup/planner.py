@@ -22,6 +22,7 @@ from omnigraph.maintenance.cleanup.needed import (
     removable_manifest_versions,
 )
 from omnigraph.manifest import Repository
+from omnigraph.manifest.errors import BranchGoneError
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, TABLE_FOLDERS, Incarnation
 from omnigraph.manifest.state import ManifestState
 from omnigraph.names import TableKey
@@ -83,12 +84,14 @@ class CleanupPlanner:
     def plan(self, policy: CleanupPolicy, now: int) -> CleanupPlan:
         """Look at everything that is stored, and return what goes."""
         branches = self._repository.branches
-        for _ in range(LOOKS_MAX):
+        for look in range(1, LOOKS_MAX + 1):
             names = branches.names()
             try:
                 return self._plan_once(policy, now)
-            except NotFoundError:
-                if branches.names() == names:
+            except NotFoundError as error:
+                # A branch that was created and deleted in between is in neither list of names.
+                may_have_gone = isinstance(error, BranchGoneError) and look < LOOKS_MAX
+                if not may_have_gone and branches.names() == names:
                     raise  # Otherwise one of them was deleted while it was read.
         raise BranchesMovingError
 
