@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import IO, Any
 
 from crash.nursery import say
 from omnigraph.errors import ConflictError, OmnigraphError, PreconditionError
 from omnigraph.graph import Graph
 from omnigraph.manifest.errors import ExpectedVersionMismatchError
+from support.linked import links_of_any_size
 
 SCHEMA = """
 node Log { text: String }
@@ -51,6 +53,21 @@ def counter_value(graph: Graph) -> int:
     return int(rows["value"].to_pylist()[0])
 
 
+def insert_by_merge(graph: Graph, text: str) -> None:
+    """Add a row on a branch, and let `main` take over its files."""
+    branch = f"with/{text}"
+    graph.branch_create(branch)
+    try:
+        graph.mutate(
+            "query q($t: String) { insert Log { text: $t } }", params={"t": text}, branch=branch
+        )
+        with links_of_any_size():
+            graph.branch_merge(branch)
+    finally:
+        with suppress(OmnigraphError):
+            graph.branch_delete(branch)
+
+
 def race(graph: Graph, message: Mapping[str, Any], answers: IO[bytes]) -> None:
     """Write until the time is over; say what came of each attempt."""
     end = time.monotonic() + message["seconds"]
@@ -63,6 +80,8 @@ def race(graph: Graph, message: Mapping[str, Any], answers: IO[bytes]) -> None:
         try:
             if is_increment:
                 increment(graph)
+            elif message.get("merges") and number % 3 == 1:
+                insert_by_merge(graph, text)
             else:
                 insert(graph, text)
         except ConflictError as error:

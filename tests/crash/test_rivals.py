@@ -17,6 +17,8 @@ import pytest
 from crash.checks import check_opening_changes_nothing, check_sound
 from crash.nursery import ANSWER_MAX_S, Child, Nursery
 from crash.rivals import SCHEMA, counter_value, insert
+from omnigraph.manifest import OpenMode, ReadTarget
+from omnigraph.store.lance import packing
 from support.places import Place
 
 FOREVER_S = 3_600
@@ -77,7 +79,16 @@ class Listener(threading.Thread):
         assert self._has_begun.wait(ANSWER_MAX_S)
 
 
-def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int) -> None:
+def run_rivals(
+    place: Place,
+    nursery: Nursery,
+    *,
+    seconds: float,
+    kills_min: int,
+    before: tuple[dict[str, object], ...] = (),
+    merges: bool = False,
+) -> None:
+    """Let two processes race; `before` is what they are told before they open the graph."""
     chance = random.Random(kills_min)
     with place.init(SCHEMA) as graph:
         graph.mutate('query q() { insert Counter { name: "all", value: 0 } }')
@@ -91,7 +102,8 @@ def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int
     end = time.monotonic() + seconds
 
     def let_race(child: Child, name: str) -> Listener:
-        child.send(opening, {"do": "race", "name": name, "seconds": FOREVER_S})
+        work = {"do": "race", "name": name, "seconds": FOREVER_S, "merges": merges}
+        child.send(*before, opening, work)
         listener = Listener(child)
         listener.start()
         return listener
@@ -102,6 +114,7 @@ def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int
         told.add(listener.messages)
 
     kills = 0
+    pinned: dict[str, Counter[str]] = {}
     idle = place.open()
     with nursery.child() as steady:
         patient = let_race(steady, "steady")
@@ -113,15 +126,30 @@ def run_rivals(place: Place, nursery: Nursery, *, seconds: float, kills_min: int
                 kill(mortal, listener)
                 kills += 1
             clean_up(place, f"kill{kills}", orphan_age_s=ORPHAN_AGE_S)
+            found = rows_of_tags(place)
+            assert {tag: found[tag] for tag in pinned} == pinned, "an old version differs"
+            pinned = found
         kill(steady, patient)
     clean_up(place, "end", orphan_age_s=0)
     insert(idle, "idle")
     told.inserts.add("idle")
     # No thread of it may write while the files are compared.
     idle.close()
+    found = rows_of_tags(place)
+    assert {tag: found[tag] for tag in pinned} == pinned, "an old version differs"
     check_told(place, told)
     assert told.inserts
     assert told.increments
+
+
+def rows_of_tags(place: Place) -> dict[str, Counter[str]]:
+    """Read everything that a tag pins, in a process that has read nothing before."""
+    graph = place.open(mode=OpenMode.READ_ONLY)
+    found = {}
+    for tag in graph.tag_list():
+        rows = graph.snapshot_of(ReadTarget.tag(tag.name)).open("node:Log").scan().read_all()
+        found[tag.name] = Counter(rows["text"].to_pylist())
+    return found
 
 
 def clean_up(place: Place, tag: str, *, orphan_age_s: int) -> None:
@@ -167,3 +195,28 @@ def test_a_process_that_is_killed_on_s3_does_not_disturb_another(
 ) -> None:
     """The lease of whoever died has to run out, which takes ten seconds each time."""
     run_rivals(s3_place, nursery, seconds=60, kills_min=3)
+
+
+@pytest.fixture
+def early_packs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process make packs as early as its children do."""
+    monkeypatch.setattr(packing, "LOOSE_MIN", 6)
+    monkeypatch.setattr(packing, "PACKED_MIN", 4)
+
+
+@pytest.mark.usefixtures("early_packs")
+def test_old_versions_stay_while_packs_merges_and_cleanups_meet(
+    local_place: Place, nursery: Nursery
+) -> None:
+    before = ({"do": "pack_early"},)
+    run_rivals(local_place, nursery, seconds=0, kills_min=2, before=before, merges=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("early_packs")
+def test_old_versions_stay_while_packs_merges_and_cleanups_meet_again_and_again(
+    local_place: Place, nursery: Nursery
+) -> None:
+    before = ({"do": "pack_early"},)
+    run_rivals(local_place, nursery, seconds=60, kills_min=10, before=before, merges=True)
+    assert [info for info in local_place.store().objects.list() if info.path.endswith(".pack")]
