@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.changes.commit_changes import PageLimitError, ParentlessCommitError
+from omnigraph.changes.diff import ChangeGapError
 from omnigraph.changes.feed import FeedRequest, FeedStartError
 from omnigraph.changes.selection import Selection
 from omnigraph.changes.tokens import CursorRejectedError, decode, encode
@@ -252,3 +253,18 @@ def test_a_token_that_names_another_operation_of_a_row_is_rejected(graph: Graph)
     forged = encode("feed-page", fields | {"position": fields["position"] | {"op": 1}})
     with pytest.raises(CursorRejectedError, match="not in this commit"):
         graph.poll_changes(FeedRequest(page_token=forged, limit=2))
+
+
+def test_a_version_that_goes_while_the_reader_has_it_open_is_a_gap(graph: Graph) -> None:
+    """What is open is not looked for on the disk; its rows are missed when they are read."""
+    load(graph, doc("a", "one"))
+    first = graph.commits.head_id()
+    update = 'query q($note: String) { update Doc set { note: $note } where slug = "a" }'
+    for note in ("two", "three"):
+        graph.mutate(update, params={"note": note})
+    with Graph.open(graph.uri) as reader:
+        for commit in reader.commits.list():
+            reader.snapshot_of(commit).open("node:Doc")
+        graph.cleanup(keep_versions=1, orphan_age_s=0, confirm=True)
+        with pytest.raises(ChangeGapError):
+            reader.poll_changes(FeedRequest(start=f"after:{first}"))

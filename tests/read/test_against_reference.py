@@ -176,7 +176,7 @@ def test_reads_after_writes_give_the_rows_of_the_reference(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(steps=STEPS, seed=st.sampled_from(SEEDS), few=st.sampled_from([0, 4_096]))
 def test_reads_after_many_writes_give_the_rows_of_the_reference(
     setting: Setting, steps: list[tuple[str, int, list[str]]], seed: int, few: int

@@ -28,6 +28,7 @@ from omnigraph.manifest.errors import DatasetMissingError, VersionRemovedError
 from omnigraph.manifest.history import History
 from omnigraph.names import TableKey
 from omnigraph.schema import EntityType, read_ir
+from omnigraph.store.errors import DatasetVersionNotFoundError
 
 PAGE_CHANGES_DEFAULT: Final = 1_000
 PAGE_CHANGES_MAX: Final = 8_192
@@ -190,10 +191,13 @@ class CommitDiff:
 
     @contextmanager
     def _gaps(self) -> Iterator[None]:
-        """Turn versions that cleanup has removed into a gap of this commit."""
+        """Turn versions that cleanup has removed into a gap of this commit.
+
+        One that is open already may go as well, and is missed only when its rows are read.
+        """
         try:
             yield
-        except (VersionRemovedError, DatasetMissingError) as error:
+        except (VersionRemovedError, DatasetMissingError, DatasetVersionNotFoundError) as error:
             raise ChangeGapError(self.commit.graph_commit_id) from error
 
     def position(self, shape: object) -> Position:
@@ -214,7 +218,9 @@ class CommitDiff:
                 row = next(n for n, item in enumerate(items) if (item[0], item[1]) == done)
                 items = items[row + 1 :]
             for start in range(0, len(items), _IMAGES_AT_ONCE):
-                yield from _with_images(one, items[start : start + _IMAGES_AT_ONCE])
+                with self._gaps():
+                    found = tuple(_with_images(one, items[start : start + _IMAGES_AT_ONCE]))
+                yield from found
 
 
 def _with_images(
