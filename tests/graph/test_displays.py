@@ -135,7 +135,7 @@ def test_everything_that_people_look_at_is_a_table(graph: Graph) -> None:
         graph.changes.difference("main", "b"),
         plan,
     ]
-    titles = [repr(each).splitlines()[0] for each in shown]
+    titles = [str(each).splitlines()[0] for each in shown]
     assert titles[0] == f"branch main at commit {before.commit_id}"
     assert titles[1] == "1 node types, 1 edge types"
     assert titles[2] == f"commit {before.commit_id} (load)"
@@ -240,3 +240,34 @@ def test_conflicts_of_a_merge_are_a_table(graph: Graph) -> None:
         "conflict          type         id",
         "divergent_update  node:Person  Ann",
     ]
+
+
+def test_a_list_of_commits_has_a_line_for_each(graph: Graph) -> None:
+    graph.mutate(
+        'query m() { insert Person { name: "Eve" } }', message="more\nof it", actor_id="ada"
+    )
+    newest, loaded, made = graph.commits.list()
+    assert repr([newest, loaded, made]).count("\n") == 0
+    assert repr(newest).startswith(f"<commit {newest.graph_commit_id} (mutation): more")
+    assert ", on main by ada, 20" in repr(newest)
+    assert str(loaded).splitlines()[0] == f"commit {loaded.graph_commit_id} (load)"
+
+
+def test_what_maintenance_and_exports_return_is_a_table(graph: Graph, tmp_path: Path) -> None:
+    applied = graph.schema.apply(SCHEMA.replace("age: I32?", "age: I32?  mail: String?"))
+    assert repr(applied).startswith("schema applied to main: 1 steps, supported\nstep ")
+    assert repr(graph.maintenance.optimize()).startswith("maintenance: commit 01")
+    assert repr(graph.maintenance.cleanup(keep_versions=9)).startswith("would remove, with confirm")
+    assert repr(graph.maintenance.repair()).startswith("repair, nothing written without confirm")
+    assert "node:Person  nodes/Person" in repr(graph.export(tmp_path / "out"))
+    compiled = compile_schema(SCHEMA, domain="01J00000000000000000000000")
+    assert repr(compiled).startswith("1 node types, 1 edge types")
+
+
+def test_a_difference_that_was_not_compared_names_both_sides_and_iterates(graph: Graph) -> None:
+    graph.branches.create("b")
+    graph.mutate('query m() { insert Person { name: "Eve" } }', branch="b")
+    found = graph.changes.diff("main", "b")
+    assert repr(found).startswith("difference from main at commit 01")
+    assert "Store" not in repr(found)
+    assert [row["id"] for row in found] == ["Eve"]

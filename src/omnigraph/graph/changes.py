@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from omnigraph.dataclass import dataclass
+from omnigraph.display import Display, Displayed
 from omnigraph.graph.late import (
     commit_changes,
     differences,
@@ -22,11 +23,20 @@ from omnigraph.graph.session import Part
 from omnigraph.manifest import AnyTarget, Snapshot
 
 
-@dataclass(frozen=True)
-class GraphDiff:
+@dataclass(frozen=True, repr=False)
+class GraphDiff(Displayed):
     """What differs between two snapshots, compared only when the rows are asked for."""
 
     request: engines.DiffRequest
+
+    def _display(self) -> Display:
+        before, after = self.request.before, self.request.after
+        places = [f"{one.branch} at commit {one.commit_id}" for one in (before, after)]
+        return Display(f"difference from {places[0]} to {places[1]}; its rows() compare")
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield what `rows` does."""
+        return self.rows()
 
     def rows(
         self, *, engine: str = "auto", spark: object | None = None

@@ -226,11 +226,11 @@ class Session:
         if isinstance(target, str):
             # No branch, tag or commit has a colon in its name.
             return ReadTarget.at(target) if ":" in target else self._named(target)
-        given: object = target  # A caller without a type checker may pass anything.
-        if not isinstance(given, ReadTarget | Snapshot):
-            expected = "a branch, tag or commit, a `datetime` with a time zone, or a `ReadTarget`"
-            raise ArgumentError.of("target", expected, given)
-        return given
+        given: object = target
+        if isinstance(given, ReadTarget | Snapshot):
+            return given
+        expected = "a branch, tag or commit, a `datetime` with a time zone, or a `ReadTarget`"
+        raise ArgumentError.of("target", expected, given)
 
     def _named(self, name: str) -> ReadTarget:
         branch = ReadTarget.branch(name)

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, Literal
 
 from omnigraph.dataclass import dataclass
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import (
     ConflictError,
     CorruptError,
@@ -116,13 +117,30 @@ class TableReport:
         }
 
 
-@dataclass(frozen=True)
-class MaintenanceReport:
+@dataclass(frozen=True, repr=False)
+class MaintenanceReport(Displayed):
     """What a run did; `commit` is None when there was nothing to do."""
 
     tables: tuple[TableReport, ...]
     commit: GraphCommit | None
     engine: str = "local"
+
+    def _display(self) -> Display:
+        rows = [
+            (
+                table.table_key,
+                table.fragments_removed,
+                table.fragments_added,
+                len(table.pending_indexes),
+                table.skipped,
+            )
+            for table in self.tables
+        ]
+        headers = ("table", "fragments removed", "added", "indexes pending", "skipped")
+        commit = self.commit.graph_commit_id if self.commit else None
+        return Display(
+            f"maintenance: {f'commit {commit}' if commit else 'no commit'}", headers, rows
+        )
 
     @property
     def pending(self) -> tuple[PendingIndex, ...]:

@@ -23,6 +23,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from omnigraph.dataclass import dataclass
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import InvalidInputError, OmnigraphError
 from omnigraph.manifest import CommitDraft, Entry, Published, Repository, Requirements, Updates
 from omnigraph.manifest.errors import BranchGoneError
@@ -93,8 +94,8 @@ class TableRepair:
         }
 
 
-@dataclass(frozen=True)
-class RepairReport:
+@dataclass(frozen=True, repr=False)
+class RepairReport(Displayed):
     """What a repair found and did: all tables of `main`, and those of branches that have drift."""
 
     confirm: bool
@@ -102,6 +103,14 @@ class RepairReport:
     graph_manifest_version: int | None
     """The version of `main` that was published; None when nothing was published there."""
     tables: tuple[TableRepair, ...]
+
+    def _display(self) -> Display:
+        rows = [
+            (one.table_key, one.branch, one.classification.value, one.action.value, one.error)
+            for one in self.tables
+        ]
+        title = "repair" if self.confirm else "repair, nothing written without confirm=True"
+        return Display(title, ("table", "branch", "found", "action", "error"), rows)
 
     @property
     def has_refusals(self) -> bool:

@@ -12,6 +12,7 @@ from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.manifest.rows import GRAPH_COMMIT, ManifestRow
 from omnigraph.names import MAIN
+from omnigraph.texts import on_one_line
 
 MAINTENANCE_OPERATIONS: Final = frozenset({"optimize", "ensure_indices", "recovery", "repair"})
 """Operations that change no content that a caller had seen."""
@@ -50,8 +51,21 @@ class GraphCommit(Displayed):
         """Whether the commit left the content as it was."""
         return self.operation in MAINTENANCE_OPERATIONS
 
+    def __repr__(self) -> str:
+        """Return one line: commits are shown in lists. `print` shows the table."""
+        by = f" by {self.actor_id}" if self.actor_id else ""
+        place = self.graph_branch or MAIN
+        return on_one_line(f"<{self._display().title}, on {place}{by}, {self._made}>")
+
+    def __str__(self) -> str:
+        return self._display().text()
+
+    @property
+    def _made(self) -> str:
+        return datetime.fromtimestamp(self.created_at / 1e6, UTC).isoformat(" ", "seconds")
+
     def _display(self) -> Display:
-        made = datetime.fromtimestamp(self.created_at / 1e6, UTC).isoformat(" ", "seconds")
+        made = self._made
         said = f": {self.message}" if self.message else ""
         facts = {
             "branch": self.graph_branch or MAIN,

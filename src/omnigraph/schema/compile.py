@@ -36,14 +36,17 @@ class IdentityDomainError(ConflictError):
     accepted: str
 
 
-@dataclass(frozen=True)
-class CompiledSchema:
+@dataclass(frozen=True, repr=False)
+class CompiledSchema(Displayed):
     """A schema in all its forms: as written, without and with identities, and as a catalog."""
 
     source: SourceText
     shape: SchemaShape
     ir: SchemaIR
     catalog: Catalog = field(compare=False, repr=False)
+
+    def _display(self) -> Display:
+        return self.catalog._display()
 
     @property
     def ir_hash(self) -> str:

@@ -28,6 +28,7 @@ from functools import cached_property
 from typing import Final
 
 from omnigraph.dataclass import dataclass
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import ConflictError
 from omnigraph.failpoints import hit
 from omnigraph.manifest import CommitDraft, Entry, GraphCommit, Registration, Repository
@@ -131,8 +132,8 @@ Purge = Callable[[Incarnation, tuple[Dropped, ...]], Purged]
 """Removes what hard drops of a branch have made unreachable; the caller holds no lock."""
 
 
-@dataclass(frozen=True)
-class SchemaApplied:
+@dataclass(frozen=True, repr=False)
+class SchemaApplied(Displayed):
     """What a schema apply has done.
 
     `warnings` name purges that failed and stored queries that the branch no longer fits;
@@ -146,6 +147,11 @@ class SchemaApplied:
     warnings: tuple[str, ...] = ()
     branch: str = MAIN
     kept_for: tuple[StillNeeded, ...] = ()
+
+    def _display(self) -> Display:
+        plan = self.plan._display()
+        done = "applied to" if self.applied else "not applied to"
+        return replace(plan, title=f"schema {done} {self.branch}: {plan.title}")
 
     def to_json(self) -> JsonObject:
         """Return `{branch, supported, applied, graph_manifest_version, steps, kept_for?}`."""

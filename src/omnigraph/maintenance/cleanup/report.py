@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Final
 
 from omnigraph.dataclass import dataclass
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import OmnigraphError
 from omnigraph.maintenance.cleanup.needed import CleanupPolicy
 from omnigraph.records import JsonObject
@@ -34,13 +35,27 @@ class DatasetCleanup:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class CleanupResult:
+@dataclass(frozen=True, repr=False)
+class CleanupResult(Displayed):
     """What a cleanup has removed, or would remove when it was not confirmed."""
 
     policy: CleanupPolicy
     confirmed: bool
     datasets: tuple[DatasetCleanup, ...]
+
+    def _display(self) -> Display:
+        rows = [
+            (
+                one.type_key,
+                one.old_versions_removed,
+                one.files_removed,
+                one.bytes_removed,
+                one.error,
+            )
+            for one in self.datasets
+        ]
+        title = "removed" if self.confirmed else "would remove, with confirm=True"
+        return Display(title, ("table", "versions", "files", "bytes", "error"), rows)
 
     @property
     def failed(self) -> tuple[DatasetCleanup, ...]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.dataclass import dataclass
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import InvalidInputError, NotFoundError
 from omnigraph.lineage import Job, Lineage, TypeCounts, runtime, type_names
 from omnigraph.lineage.inputs import graph_read
@@ -81,8 +82,8 @@ class EmbedRequest:
     job: Job = field(default=Job("python", "embed"))
 
 
-@dataclass(frozen=True)
-class EmbedResult:
+@dataclass(frozen=True, repr=False)
+class EmbedResult(Displayed):
     """How many rows of each type have new vectors; `commit` is None when none has."""
 
     branch: str
@@ -91,6 +92,12 @@ class EmbedResult:
     rows: tuple[tuple[str, int], ...]
     texts_sent: int
     commit: GraphCommit | None
+
+    def _display(self) -> Display:
+        title = (
+            f"vectors of {self.branch} by the model '{self.model}': {self.texts_sent} texts sent"
+        )
+        return Display(title, ("type", "rows"), self.rows)
 
     @property
     def embedded_records(self) -> int:

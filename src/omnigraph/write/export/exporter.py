@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from omnigraph.dataclass import dataclass
+from omnigraph.display import Display, Displayed
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest import Snapshot
 from omnigraph.names import TableKey, names_given, nearest_name
@@ -116,8 +117,8 @@ class ExportPlan:
     """The stored size of the exported tables; it decides which engine runs."""
 
 
-@dataclass(frozen=True)
-class ExportResult:
+@dataclass(frozen=True, repr=False)
+class ExportResult(Displayed):
     """What was exported."""
 
     out: str
@@ -126,6 +127,11 @@ class ExportResult:
     commit_id: str
     engine: str
     files: tuple[ExportedFile, ...] = field(default_factory=tuple)
+
+    def _display(self) -> Display:
+        title = f"export of {self.branch} at commit {self.commit_id} to {self.out} ({self.format})"
+        rows = [(file.table_key, file.path, file.rows, file.bytes) for file in self.files]
+        return Display(title, ("type", "file", "rows", "bytes"), rows)
 
     @property
     def rows(self) -> int:
