@@ -57,8 +57,7 @@ class History:
             return self.snapshot_of_commit(str(target.value))
         commit = self.reader.latest(bound).last_commit_until(int(target.value))
         if commit is None:
-            moment = _EPOCH + timedelta(microseconds=int(target.value))
-            raise CommitNotFoundError(f"at or before {moment.isoformat()}")
+            raise CommitNotFoundError(f"at or before {_shown_moment(int(target.value))}")
         return self._left_by(commit)
 
     def snapshot_of_commit(self, commit_id: str) -> Snapshot:
@@ -118,3 +117,11 @@ class History:
                 break
             owner = origin.incarnation
         return owner
+
+
+def _shown_moment(epoch_us: int) -> str:
+    """Return a moment as a date where the calendar has one."""
+    try:
+        return (_EPOCH + timedelta(microseconds=epoch_us)).isoformat()
+    except OverflowError:
+        return str(epoch_us)
