@@ -105,7 +105,7 @@ def is_one_message(err: str) -> bool:
         ),
         (
             ("branch", "merge", "draft", "--resolve", "latin.txt", "--uri", "g.omni"),
-            "a file is not UTF-8 text: byte 0xf6 at offset 2\n",
+            "cannot read latin.txt: byte 0xf6 at offset 2 is not UTF-8\n",
         ),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",

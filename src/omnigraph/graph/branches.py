@@ -215,4 +215,5 @@ def _text_of(path: str | os.PathLike[str] | None) -> str | None:
     except OSError as error:
         raise SourceFileError(str(path), error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
-        raise SourceFileError(str(path), "it is not UTF-8") from error
+        problem = f"byte 0x{error.object[error.start]:02x} at offset {error.start} is not UTF-8"
+        raise SourceFileError(str(path), problem) from error

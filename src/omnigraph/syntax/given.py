@@ -15,7 +15,7 @@ class SourceFileError(NotFoundError):
     """A schema, a file of queries or one of decisions was named, and cannot be read."""
 
     code = "OG-SOURCE-FILE"
-    hint = "give the path of a file, or the text itself"
+    hint = "name a file that can be read; its text must be UTF-8"
     template = "cannot read {path}: {problem}"
     path: str
     problem: str
