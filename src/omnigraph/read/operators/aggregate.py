@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,8 @@ from omnigraph.query.plan.plan import AggregateValue, EntityId, PropertyValue, R
 from omnigraph.query.plan.walk import value_variables
 from omnigraph.read.access.value_codes import NULL_CODE, coded, group_codes
 from omnigraph.read.context import Context
-from omnigraph.read.operators.folded_hops import (
-    FoldedHops,
-    channels_of,
-    is_exact_as_double,
-)
+from omnigraph.read.operators.folded.channels import FoldedHops, channels_of
+from omnigraph.read.operators.folded.paths import largest
 from omnigraph.read.operators.project import fetch_together, values_of
 from omnigraph.read.row_table import (
     NULL,
@@ -37,6 +35,7 @@ from omnigraph.read.row_table import (
 
 _Codes = npt.NDArray[np.int64]
 _LOW_BITS = 32
+_EXACT_MAX: Final = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class Groups:
         """Add up one whole number per row; the total must fit 63 bits."""
         if self.is_each:
             return numbers
-        if is_exact_as_double(numbers, len(numbers)):
+        if _is_exact_as_double(numbers, len(numbers)):
             found = np.bincount(self.codes, weights=numbers, minlength=self.count)
             return found.astype(np.int64)
         totals = np.zeros(self.count, np.int64)
@@ -273,11 +272,16 @@ def _sums(column: pa.Array, codes: _Codes, count: int) -> tuple[npt.NDArray[np.f
     return sums.astype(np.float64), counts
 
 
+def _is_exact_as_double(values: npt.NDArray[Any], count: int) -> bool:
+    """Whether sums of up to `count` of these whole numbers are exact as doubles."""
+    return largest(values) * max(count, 1) < _EXACT_MAX
+
+
 def _whole_sums(column: pa.Array, members: _Codes, count: int) -> npt.NDArray[np.float64]:
     """Add whole numbers exactly, and round once."""
     wide = column.cast(pa.uint64() if pa.types.is_unsigned_integer(column.type) else pa.int64())
     values = wide.to_numpy(zero_copy_only=False)
-    if is_exact_as_double(values, len(values)):
+    if _is_exact_as_double(values, len(values)):
         return np.bincount(members, weights=values, minlength=count).astype(np.float64)
     # Added in two halves, neither of which can overflow.
     high = np.zeros(count, np.int64)

@@ -1,7 +1,7 @@
 """An aggregate over paths that are counted and added up instead of written out.
 
 Which hops that concerns is decided in `omnigraph.read.shapes.fold_split`, how their totals are
-made in `omnigraph.read.operators.folded_hops`. Whether the stored data permits it is known after
+made in `omnigraph.read.operators.folded`. Whether the stored data permits it is known after
 the other operators have run; if it does not, the rows of the hops are written out, with the same
 result.
 """
@@ -19,7 +19,8 @@ from omnigraph.query.plan.walk import needed_variables
 from omnigraph.read.context import Context
 from omnigraph.read.liveness import ignores_repeats, result_variables
 from omnigraph.read.operators.aggregate import GroupedResult
-from omnigraph.read.operators.folded_hops import FoldedHops, fold_hops
+from omnigraph.read.operators.folded.channels import FoldedHops
+from omnigraph.read.operators.folded.hops import fold_hops
 from omnigraph.read.row_table import ONE_ROW, RowTable
 from omnigraph.read.shapes.fold_split import FoldSplit, best_split, introduced
 from omnigraph.read.shapes.row_pipeline import RowPipeline, ordered_groups

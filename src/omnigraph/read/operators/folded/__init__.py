@@ -1,0 +1,1 @@
+"""Hops of an aggregate that are counted instead of written out."""
