@@ -31,7 +31,9 @@ from omnigraph.store.lance.commit import LanceCommitter
 from omnigraph.store.lance.errors import lance_failures, read_failures, write_error
 from omnigraph.store.lance.handle import LanceHandle
 from omnigraph.store.lance.layout import VERSIONS_DIR, is_torn, lineage_path, manifest_path
-from omnigraph.store.lance.links import Copies, Linker, comes_from, linked_rows
+from omnigraph.store.lance.links.copies import Copies
+from omnigraph.store.lance.links.difference import comes_from, linked_rows
+from omnigraph.store.lance.links.linker import Linker
 from omnigraph.store.lance.needed_files import needed_files
 from omnigraph.store.lance.opener import HANDLES_MAX, LanceOpener
 from omnigraph.store.lance.orphans import unreferenced_files
