@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from omnigraph.schema import (
     AcceptedTexts,
     MergedSchema,
+    MigrationPlan,
     SchemaChoices,
     SchemaIR,
     compile_schema,
     merge_schemas,
     plan_schema,
+    schema_difference,
 )
 from omnigraph.schema.language.parse import parse_schema
 from omnigraph.syntax import SourceError
@@ -44,13 +46,28 @@ class Diverged:
         return Diverged(self.base, self.target, self.source)
 
     def merged(self, choices: SchemaChoices = SchemaChoices()) -> MergedSchema:  # noqa: B008  # frozen
+        return self.merged_with(count(MERGE_NUMBERS), choices)
+
+    def merged_with(self, numbers: Iterator[int], choices: SchemaChoices) -> MergedSchema:
         return merge_schemas(
             base=self.base,
             source=self.source,
             target=self.target,
-            numbers=count(MERGE_NUMBERS),
+            numbers=numbers,
             choices=choices,
         )
+
+    def numbers_taken(self, choices: SchemaChoices = SchemaChoices()) -> int:  # noqa: B008  # frozen
+        """How many new numbers the merge has taken."""
+        numbers = count(MERGE_NUMBERS)
+        self.merged_with(numbers, choices)
+        return next(numbers) - MERGE_NUMBERS
+
+
+def steps_from(side: AcceptedTexts, merged: MergedSchema) -> MigrationPlan:
+    """The way from a side to the merged schema."""
+    assert merged.schema is not None
+    return schema_difference(side.ir, merged.schema.ir, merged.aliases)
 
 
 def accepted(text: str, *, base: SchemaIR | None = None, free: int = BASE_NUMBERS) -> AcceptedTexts:

@@ -76,7 +76,7 @@ def merged_schemas(
     )
     if merged.conflicts or merged.schema is None:
         found = tuple(map(_conflict, merged.conflicts))
-        return MergedSchemas(target.catalog, merged.aliases, None, merged.target_steps, found)
+        return MergedSchemas(target.catalog, merged.aliases, conflicts=found)
     accepted = accepted_schema(merged.schema)
     steps = _steps(target, merged.schema.ir, merged.aliases)
     kept = tuple(_kept(each) for each in merged.dropped if each.is_kept and each.property_name)

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from omnigraph.schema.merge.model import (
         AcceptedTexts,
         Dropped,
-        KeyChange,
         MergedSchema,
         SchemaChoices,
         SchemaConflict,
@@ -71,7 +70,6 @@ __all__ = [
     "EntityType",
     "IdentityResolutionError",
     "InterfaceType",
-    "KeyChange",
     "MergedSchema",
     "MigrationPlan",
     "NodeType",
@@ -118,7 +116,7 @@ __getattr__ = late_names(
         "omnigraph.schema.mapping": "ColumnMapping TypeMapping map_type",
         "omnigraph.schema.merge.merge": "merge_schemas",
         "omnigraph.schema.merge.model": (
-            "AcceptedTexts Dropped KeyChange MergedSchema SchemaChoices SchemaConflict"
+            "AcceptedTexts Dropped MergedSchema SchemaChoices SchemaConflict"
         ),
         "omnigraph.schema.migration.plan": "MigrationPlan UnsupportedMigrationError plan_migration",
         "omnigraph.syntax": "SourceText",

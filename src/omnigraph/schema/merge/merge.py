@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.schema.compile import CompiledSchema
-from omnigraph.schema.difference import schema_difference
 from omnigraph.schema.ir.aliases import Aliases
 from omnigraph.schema.ir.derive import WrittenOrder, derive_catalog
 from omnigraph.schema.ir.model import SchemaIR
@@ -44,7 +43,6 @@ from omnigraph.schema.merge.pairs import united_aliases
 from omnigraph.schema.merge.report import (
     ambiguous,
     dropped_by_one_side,
-    key_changes,
     respelled_keys,
     undone_drops,
 )
@@ -72,7 +70,7 @@ def merge_schemas(
     aliases = united_aliases(base=base.ir, source=source.ir, target=target.ir)
     types = frozenset(aliases.canonical(each.type_id) for each in base.ir.types())
     old, ours, theirs = (Declared(each.ir, aliases, types) for each in (base, target, source))
-    merge = _Merge(Sides(old, theirs, ours), source.text, target.text, _Counted(numbers))
+    merge = _Merge(Sides(old, theirs, ours), source.text, target.text, numbers)
     odd = [found for each in (old, theirs, ours) for found in ambiguous(each.ir, aliases)]
     if odd:
         return merge.refused(odd)
@@ -93,22 +91,6 @@ def merge_schemas(
         taken = {**united.settled, **progress}
 
 
-@dataclass
-class _Counted:
-    """Hands out numbers and counts them."""
-
-    numbers: Iterator[int]
-    given: int = 0
-
-    def __iter__(self) -> Iterator[int]:
-        return self
-
-    def __next__(self) -> int:
-        number = next(self.numbers)
-        self.given += 1
-        return number
-
-
 @dataclass(frozen=True)
 class _Merge:
     """The three schemas of a merge, and the steps that turn united facts into a schema."""
@@ -116,7 +98,7 @@ class _Merge:
     sides: Sides
     source_text: str
     target_text: str
-    numbers: _Counted
+    numbers: Iterator[int]
 
     def compiled(self, united: United) -> tuple[CompiledSchema | None, tuple[Finding, ...]]:
         """Return the schema of the united facts, or what is wrong with it."""
@@ -138,16 +120,12 @@ class _Merge:
 
     def accepted(self, schema: CompiledSchema) -> MergedSchema:
         """Describe a merge without conflicts."""
-        source, target = self.sides.source.ir, self.sides.target.ir
-        aliases = Aliases.of(self.sides.base.ir, source, target, schema.ir)
+        sides = self.sides
+        aliases = Aliases.of(sides.base.ir, sides.source.ir, sides.target.ir, schema.ir)
         return MergedSchema(
             schema,
             aliases,
-            target_steps=schema_difference(target, schema.ir, aliases),
-            source_steps=schema_difference(source, schema.ir, aliases),
-            dropped=tuple(dropped_by_one_side(self.sides, self._declared(schema.ir))),
-            key_changes=tuple(key_changes(self.sides)),
-            numbers_given=self.numbers.given,
+            dropped=tuple(dropped_by_one_side(sides, self._declared(schema.ir))),
         )
 
     def refused(self, findings: Iterable[Finding]) -> MergedSchema:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from omnigraph.names import TypeKind
 from omnigraph.records import Json
 from omnigraph.schema.compile import CompiledSchema
 from omnigraph.schema.ir.aliases import Aliases
 from omnigraph.schema.ir.model import SchemaIR
-from omnigraph.schema.migration.plan import MigrationPlan
 
 Side = Literal["source", "target"]
-
-_NO_STEPS: Final = MigrationPlan()
 
 
 @dataclass(frozen=True)
@@ -76,34 +73,15 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class KeyChange:
-    """A type whose `@key` members have changed on one side or on both, by its number in the base.
-
-    Ids of stored rows spell the key, so this is not merged together with changes of rows.
-    """
-
-    type_kind: TypeKind
-    type_id: int
-    type_name: str
-    sides: tuple[Side, ...]
-
-
-@dataclass(frozen=True)
 class MergedSchema:
-    """The merged schema, or the conflicts that stand in its way; `schema` is `None` with those.
+    """The merged schema, or the conflicts that prevent it; `schema` is `None` with those.
 
-    `aliases` is taken over base, source, target and the merged schema. `target_steps` leads from
-    the target to the merged schema, `source_steps` from the source to it. `numbers_given` is how
-    many of the numbers were used. `settled` are the identities of the conflicts that choices have
-    settled.
+    `aliases` is taken over base, source, target and the merged schema. `settled` are the identities
+    of the conflicts that choices have settled.
     """
 
     schema: CompiledSchema | None
     aliases: Aliases
     conflicts: tuple[SchemaConflict, ...] = ()
-    target_steps: MigrationPlan = _NO_STEPS
-    source_steps: MigrationPlan = _NO_STEPS
     dropped: tuple[Dropped, ...] = ()
-    key_changes: tuple[KeyChange, ...] = ()
-    numbers_given: int = 0
     settled: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""What a merge of schemas says beyond the merged schema: drops, changed keys, odd identities."""
+"""What a merge of schemas says beyond the merged schema: drops, odd identities."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omnigraph.schema.merge.facts import (
     PropertyIdentity,
     TypeIdentity,
 )
-from omnigraph.schema.merge.model import Dropped, KeyChange, Side
+from omnigraph.schema.merge.model import Dropped, Side
 from omnigraph.schema.merge.unite import Finding, Sides
 from omnigraph.schema.migration.constraints import key_members
 
@@ -59,22 +59,6 @@ def _dropped_properties(
                 prop.property_id,
                 is_kept,
             )
-
-
-def key_changes(sides: Sides) -> Iterator[KeyChange]:
-    """Yield the types of the base whose key has other members on a side."""
-    for number, found in sides.base.types.items():
-        if isinstance(found, IrInterface):
-            continue
-        changed: list[Side] = []
-        for side in _OTHER:
-            there = sides.of(side).types.get(number)
-            if isinstance(there, type(found)) and _key(found, sides.base) != _key(
-                there, sides.of(side)
-            ):
-                changed.append(side)
-        if changed:
-            yield KeyChange(found.kind, found.type_id, found.name, tuple(changed))
 
 
 def undone_drops(sides: Sides, merged: Declared) -> Iterator[Finding]:
