@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from omnigraph.graph import Graph, OpenMode
-from omnigraph.maintenance.scrub import scrub
-from omnigraph.maintenance.scrub_report import ScrubRequest
+from omnigraph.maintenance.scrub.report import ScrubRequest
+from omnigraph.maintenance.scrub.scrub import scrub
 from omnigraph.manifest.compact import pack_manifest
 from omnigraph.manifest.errors import VersionRemovedError
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from omnigraph.maintenance import scrub as scrubbing
-from omnigraph.maintenance.scrub_report import ScrubRequest
+from omnigraph.maintenance.scrub import scrub as scrubbing
+from omnigraph.maintenance.scrub.report import ScrubRequest
 from omnigraph.manifest import Repository
 from omnigraph.manifest.compact import pack_manifest
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST

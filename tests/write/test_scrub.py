@@ -12,9 +12,9 @@ import pytest
 from omnigraph.graph import Damage, Graph, OpenMode, ReadTarget, ScrubReport
 from omnigraph.graph.session import ReadOnlyGraphError
 from omnigraph.maintenance import background
-from omnigraph.maintenance import scrub as scrubbing
-from omnigraph.maintenance.scrub import scrub
-from omnigraph.maintenance.scrub_report import ScrubRequest, ScrubShareError
+from omnigraph.maintenance.scrub import scrub as scrubbing
+from omnigraph.maintenance.scrub.report import ScrubRequest, ScrubShareError
+from omnigraph.maintenance.scrub.scrub import scrub
 from omnigraph.manifest import Repository, checksums
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import CHECKSUMS, MANIFEST

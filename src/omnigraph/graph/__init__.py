@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.maintenance.health import Finding, Health
     from omnigraph.maintenance.optimize import MaintenanceReport, TableReport
     from omnigraph.maintenance.repair import RepairReport, TableRepair
-    from omnigraph.maintenance.scrub_report import (
+    from omnigraph.maintenance.scrub.report import (
         Damage,
         ReadableCommits,
         ScrubReport,
@@ -248,7 +248,7 @@ __getattr__ = late_names(
         "omnigraph.maintenance.health": "Finding Health",
         "omnigraph.maintenance.optimize": "MaintenanceReport TableReport",
         "omnigraph.maintenance.repair": "RepairReport TableRepair",
-        "omnigraph.maintenance.scrub_report": "Damage ReadableCommits ScrubReport ScrubRequest",
+        "omnigraph.maintenance.scrub.report": "Damage ReadableCommits ScrubReport ScrubRequest",
         "omnigraph.manifest": "GraphCommit OpenMode ReadTarget Snapshot Tag",
         "omnigraph.manifest.errors": (
             "BranchNotFoundError CommitNotFoundError TagNotFoundError VersionRemovedError"

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from omnigraph.maintenance import health
     from omnigraph.maintenance import optimize as optimizing
     from omnigraph.maintenance import repair as repairs
-    from omnigraph.maintenance import scrub as scrubbing
-    from omnigraph.maintenance import scrub_report as scrub_reports
     from omnigraph.maintenance.cleanup import cleanup as cleanups
     from omnigraph.maintenance.cleanup import needed as cleanup_policy
     from omnigraph.maintenance.cleanup import purge as purging
     from omnigraph.maintenance.cleanup import report as cleanup_report
+    from omnigraph.maintenance.scrub import report as scrub_reports
+    from omnigraph.maintenance.scrub import scrub as scrubbing
     from omnigraph.merge import decision_file
     from omnigraph.merge import merger as merging
     from omnigraph.merge import request as merge_requests
@@ -98,8 +98,8 @@ else:
     schema_differences = LateModule("omnigraph.schema.difference")
     schema_merges = LateModule("omnigraph.schema.merge.model")
     schema_rules = LateModule("omnigraph.graph.schema_guard")
-    scrub_reports = LateModule("omnigraph.maintenance.scrub_report")
-    scrubbing = LateModule("omnigraph.maintenance.scrub")
+    scrub_reports = LateModule("omnigraph.maintenance.scrub.report")
+    scrubbing = LateModule("omnigraph.maintenance.scrub.scrub")
     selections = LateModule("omnigraph.changes.selection")
     staging_records = LateModule("omnigraph.write.stage.staging_record")
     stored_vectors = LateModule("omnigraph.write.embed.stored")

@@ -10,8 +10,8 @@ import orjson
 
 from omnigraph.clock import SystemClock
 from omnigraph.graph.graph import Graph
-from omnigraph.maintenance.scrub import scrub
-from omnigraph.maintenance.scrub_report import ScrubReport, ScrubRequest
+from omnigraph.maintenance.scrub.report import ScrubReport, ScrubRequest
+from omnigraph.maintenance.scrub.scrub import scrub
 from omnigraph.manifest.layout import SCHEMA_STATE
 from omnigraph.manifest.repository import assemble, require_graph
 from omnigraph.query import LintReport, SchemaSource, lint_queries

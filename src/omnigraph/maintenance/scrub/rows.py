@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from omnigraph.maintenance.scrub_report import DamagedRows
+from omnigraph.maintenance.scrub.report import DamagedRows
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import FileKind, ScanRequest
 

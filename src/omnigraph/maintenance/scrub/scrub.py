@@ -17,15 +17,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
-from datetime import UTC, datetime
-from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
-from omnigraph.dataclass import dataclass
 from omnigraph.errors import OmnigraphError
-from omnigraph.maintenance.cleanup.needed import PublishedEntry, published_entries
-from omnigraph.maintenance.scrub_report import (
+from omnigraph.maintenance.scrub.branches import SoundBranch
+from omnigraph.maintenance.scrub.compare import ALWAYS_READ, Comparer, Look
+from omnigraph.maintenance.scrub.files import DatasetFiles, version_numbers
+from omnigraph.maintenance.scrub.report import (
     SUMS,
     TOPOLOGY,
     Damage,
@@ -35,9 +33,9 @@ from omnigraph.maintenance.scrub_report import (
     ScrubReport,
     ScrubRequest,
 )
-from omnigraph.maintenance.scrub_rows import ROWS_BY_KIND, rows_file_of
+from omnigraph.maintenance.scrub.rows import ROWS_BY_KIND, rows_file_of
 from omnigraph.manifest import Repository
-from omnigraph.manifest.checksums import FileSum, Sums, home_of
+from omnigraph.manifest.checksums import home_of
 from omnigraph.manifest.errors import BranchNotFoundError
 from omnigraph.manifest.layout import (
     CHECKSUMS,
@@ -48,35 +46,24 @@ from omnigraph.manifest.layout import (
     TABLE_FOLDERS,
     Incarnation,
 )
-from omnigraph.manifest.state import ManifestState
 from omnigraph.names import BranchName, nearest_name
 from omnigraph.search.topology.store import FOLDER as TOPOLOGIES
 from omnigraph.search.topology.store import topology_problem
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.digests import check_word, hash_file, is_hash, tag_digest
-from omnigraph.store.errors import ObjectNotFoundError
 from omnigraph.store.lance.layout import (
-    VERSIONS_DIR,
     branch_of_ref,
     branch_ref_path,
     branch_refs_directory,
-    lineage_path,
     manifest_path,
-    manifest_version,
     tag_ref_path,
 )
-from omnigraph.store.lance.packs import pack_span
-from omnigraph.store.objects.protocol import ObjectInfo
 from omnigraph.store.records import DatasetVersion, FileKind
 
 READERS: Final = 4
 """How many files are read at a time."""
-_BLOB_SUFFIX: Final = ".blob"
-_ALWAYS_READ: Final = frozenset({FileKind.VERSION, FileKind.REF})
 
-Lineages = Mapping[str | None, Iterable[int]]
+Lineages: TypeAlias = Mapping[str | None, Iterable[int]]
 """Versions of a dataset by branch."""
-Found = tuple[Problem, str]
 
 
 def scrub(repository: Repository, request: ScrubRequest) -> ScrubReport:
@@ -85,147 +72,23 @@ def scrub(repository: Repository, request: ScrubRequest) -> ScrubReport:
         return _Scrub(repository, request, pool).run()
 
 
-@dataclass(frozen=True)
-class _Look:
-    """The result of checking one file."""
-
-    problem: Found | None = None
-    is_known: bool = True
-    """Whether the file has a checksum that applies to this storage."""
-    is_compared: bool = False
-    bytes_read: int = 0
-
-
-# -- the files of one dataset ----------------------------------------------------------------------
-
-
-@dataclass
-class _DatasetFiles:
-    """A dataset: its files as they are, as they were written, and what is wrong with them."""
-
-    location: str
-    present: dict[str, ObjectInfo]
-    sums: Mapping[str, FileSum]
-    kinds: dict[str, FileKind] = field(default_factory=dict)
-    """The files that were checked."""
-    problems: dict[str, Found] = field(default_factory=dict)
-    packed: dict[str | None, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
-    """The versions that are in packs, by branch, with the path of the pack."""
-
-    def path_of(self, branch: str | None, version: int) -> str:
-        """Return the file that holds a version."""
-        path = manifest_path(self.location, branch, version)
-        return path if path in self.present else self.packed[branch].get(version, path)
-
-    def packs(self, branch: str | None) -> list[str]:
-        """Return the packs of a lineage, and those that have only a checksum."""
-        directory = f"{lineage_path(self.location, branch)}/{VERSIONS_DIR}/"
-        paths = {path for path in (*self.present, *self.sums) if path.startswith(directory)}
-        return sorted(path for path in paths if pack_span(path.removeprefix(directory)))
-
-    def versions(self, branch: str | None) -> set[int]:
-        """Return the versions of a lineage of which there is a file."""
-        loose = _version_numbers(self.present, self.location, branch)
-        return loose | self.packed[branch].keys()
-
-    def lost_versions(self, branch: str | None) -> set[int]:
-        """Return the versions of a lineage of which there is only a checksum."""
-        return _version_numbers(self.sums, self.location, branch) - self.versions(branch)
-
-    def sound(self, branch: str | None, versions: Iterable[int]) -> set[int]:
-        """Return those versions whose own file is there and undamaged."""
-        return {
-            version
-            for version in versions
-            if (path := self.path_of(branch, version)) in self.present and path not in self.problems
-        }
-
-    def blobs(self) -> dict[str, list[str]]:
-        """Return the files of large values, by the file of rows that they belong to."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for path in {*self.present, *self.sums}:
-            if path.endswith(_BLOB_SUFFIX):
-                found[rows_file_of(path)].append(path)
-        return found
-
-
-def _version_numbers(paths: Iterable[str], location: str, branch: str | None) -> set[int]:
-    directory = f"{lineage_path(location, branch)}/{VERSIONS_DIR}/"
-    names = (path.removeprefix(directory) for path in paths if path.startswith(directory))
-    return {version for name in names if (version := manifest_version(name)) is not None}
-
-
-# -- the branches of the graph ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A branch: the versions of its manifest that can be relied on, and the state of the newest."""
-
-    incarnation: Incarnation
-    versions: tuple[int, ...] = ()
-    state: ManifestState | None = None
-    pins: tuple[str, ...] = ()
-    """What keeps the commits of tags in the datasets."""
-    newer_lost: int = 0
-    """How many newer versions there are that cannot be relied on."""
-
-    @cached_property
-    def published(self) -> list[tuple[str, PublishedEntry]]:
-        """What the branch has ever published, with the keys of its tables."""
-        if self.state is None:
-            return []
-        return [
-            (key, each)
-            for key, history in self.state.entry_history().items()
-            for each in published_entries(history, {})
-        ]
-
-    def needed(self) -> Iterator[tuple[str, DatasetVersion]]:
-        """Yield table key and version of everything that a retained version publishes."""
-        for key, each in self.published:
-            if each.is_live_in(self.versions):
-                yield key, each.entry.at
-
-    @cached_property
-    def commits(self) -> list[tuple[str, frozenset[DatasetVersion]]]:
-        """The commits of the branch, newest first, each with the versions that it needs."""
-        if self.state is None:
-            return []
-        found = []
-        for commit in self.state.commits():
-            shown = (commit.manifest_version,)
-            needs = {each.entry.at for _, each in self.published if each.is_live_in(shown)}
-            own = DatasetVersion(MANIFEST, commit.manifest_branch, commit.manifest_version)
-            found.append((commit.graph_commit_id, frozenset({own, *needs})))
-        return found
-
-
-# -- the work --------------------------------------------------------------------------------------
-
-
 class _Scrub:
     """One scrub of one graph."""
 
     def __init__(
         self, repository: Repository, request: ScrubRequest, pool: ThreadPoolExecutor
     ) -> None:
-        self._pool = pool
+        self._comparer = Comparer(repository, request, pool)
         self._repository = repository
         self._request = request
         self._store = repository.store
         self._datasets: DatasetStore = repository.store.datasets
         self._objects = repository.store.objects
-        day = datetime.fromtimestamp(repository.clock.now_us() / 1_000_000, UTC).date()
-        self._seed = day.isoformat() if request.seed is None else request.seed
-        self._checked: dict[str, _DatasetFiles] = {}
-        self._lines: list[_Line] = []
+        self._checked: dict[str, DatasetFiles] = {}
+        self._branches: list[SoundBranch] = []
         self._names: dict[str, str] = {}
         self._lineages: dict[str, dict[str | None, set[int]]] = {}
-        self._sums_problem: Found | None = None
         self._damaged: list[Damage] = []
-        self._without: list[str] = []
-        self._files = self._compared = self._bytes = 0
 
     def run(self) -> ScrubReport:
         """Check everything and report."""
@@ -236,20 +99,10 @@ class _Scrub:
             self._topologies()
         for files in self._checked.values():
             self._describe(files)
-        if self._sums_problem is not None:
-            problem, detail = self._sums_problem
+        if self._comparer.sums_problem is not None:
+            problem, detail = self._comparer.sums_problem
             self._damaged.append(Damage(CHECKSUMS, SUMS, CHECKSUMS, problem, detail))
-        adopted = self._adopt()
-        return ScrubReport(
-            files=self._files,
-            compared=self._compared,
-            bytes_read=self._bytes,
-            share=self._request.share,
-            seed=self._seed,
-            damaged=tuple(sorted(self._damaged, key=lambda damage: damage.path)),
-            without_checksum=() if adopted else tuple(sorted(self._without)),
-            adopted=adopted,
-        )
+        return self._comparer.report(self._damaged)
 
     # -- what is checked --------------------------------------------------------------------------
 
@@ -265,21 +118,21 @@ class _Scrub:
             )
             if branch is not None:
                 paths[branch_ref_path(MANIFEST, branch)] = FileKind.REF
-            self._check(files, paths)
+            self._comparer.check(files, paths)
             lineages[branch] = files.sound(branch, known)
         self._lineages[MANIFEST] = lineages
-        self._check(files, self._needed(files, lineages))
+        self._comparer.check(files, self._needed(files, lineages))
         # A branch without its ref can be read by its versions.
         unsound = self._users(
             files, frozenset(p for p in files.problems if files.kinds[p] is not FileKind.REF)
         )
         for incarnation in self._incarnations(files):
-            line = self._line(files, incarnation, set().union(*unsound.values()))
-            if line is not None:
-                self._lines.append(line)
-        self._check(files, self._pins(files))
+            checked = self._sound_branch(files, incarnation, set().union(*unsound.values()))
+            if checked is not None:
+                self._branches.append(checked)
+        self._comparer.check(files, self._pins(files))
 
-    def _incarnations(self, files: _DatasetFiles) -> list[Incarnation]:
+    def _incarnations(self, files: DatasetFiles) -> list[Incarnation]:
         """Return the branches to check, with those that have lost their ref."""
         folder = branch_refs_directory(MANIFEST)
         refs = {path for path in (*files.present, *files.sums) if path.startswith(f"{folder}/")}
@@ -301,9 +154,9 @@ class _Scrub:
             raise BranchNotFoundError(name.text, near)
         return chosen
 
-    def _line(
-        self, files: _DatasetFiles, incarnation: Incarnation, unsound: set[DatasetVersion]
-    ) -> _Line | None:
+    def _sound_branch(
+        self, files: DatasetFiles, incarnation: Incarnation, unsound: set[DatasetVersion]
+    ) -> SoundBranch | None:
         """Read the newest state of a branch; None where the branch was deleted since."""
         branch = incarnation.lance_branch
         known = files.versions(branch) | files.lost_versions(branch)
@@ -316,42 +169,42 @@ class _Scrub:
             version = sound[count - 1]
             try:
                 state = self._repository.reader.at(incarnation, version)
-                line = _Line(
+                checked = SoundBranch(
                     incarnation,
                     versions=tuple(sound[:count]),
                     state=state,
                     pins=tuple(tag.pin for tag in state.tags.values()),
                     newer_lost=sum(other > version for other in known),
                 )
-                line.commits  # noqa: B018 - reads all rows, or raises
+                checked.commits  # noqa: B018 - reads all rows, or raises
             except OmnigraphError as error:
                 if self._was_deleted(files, branch):
                     return None
                 path = files.path_of(branch, version)
                 files.problems.setdefault(path, (Problem.UNREADABLE, str(error)))
                 continue
-            return line
-        return _Line(incarnation, newer_lost=len(known))
+            return checked
+        return SoundBranch(incarnation, newer_lost=len(known))
 
-    def _was_deleted(self, files: _DatasetFiles, branch: str | None) -> bool:
+    def _was_deleted(self, files: DatasetFiles, branch: str | None) -> bool:
         """Whether a branch was there when files were listed, and is there no more."""
         if branch is None or branch_ref_path(MANIFEST, branch) not in files.present:
             return False
         return not self._datasets.has_branch(MANIFEST, branch)
 
-    def _pins(self, files: _DatasetFiles) -> dict[str, FileKind]:
+    def _pins(self, files: DatasetFiles) -> dict[str, FileKind]:
         """Return the pins of living tags in one dataset, as far as they are known."""
-        pins = (pin for line in self._lines if line.incarnation.is_main for pin in line.pins)
+        pins = (pin for each in self._branches if each.incarnation.is_main for pin in each.pins)
         paths = [tag_ref_path(files.location, pin) for pin in pins]
         return {path: FileKind.REF for path in paths if path in files.sums or path in files.present}
 
     def _tables(self) -> None:
         needed: dict[str, dict[str | None, set[int]]] = defaultdict(lambda: defaultdict(set))
-        for line in self._lines:
-            for key, at in line.needed():
+        for each in self._branches:
+            for key, at in each.needed():
                 needed[at.location][at.branch].add(at.version)
                 self._names[at.location] = key
-        if any(line.state is None for line in self._lines):
+        if any(each.state is None for each in self._branches):
             # What that branch needs is unknown: any stored version may be needed.
             for at in self._stored_versions():
                 needed[at.location][at.branch].add(at.version)
@@ -364,7 +217,7 @@ class _Scrub:
             for location in sorted({home_of(path) for path in paths}):
                 own = [path for path in paths if home_of(path) == location]
                 for branch in (None, *self._datasets.branch_names(location)):
-                    for version in _version_numbers(own, location, branch):
+                    for version in version_numbers(own, location, branch):
                         yield DatasetVersion(location, branch, version)
 
     def _table(self, location: str, wanted: Mapping[str | None, set[int]]) -> None:
@@ -378,15 +231,15 @@ class _Scrub:
                 paths[files.path_of(branch, version)] = FileKind.VERSION
             if branch is not None:
                 paths[branch_ref_path(location, branch)] = FileKind.REF
-        self._check(files, paths | self._pins(files))
+        self._comparer.check(files, paths | self._pins(files))
         lineages = {branch: files.sound(branch, versions) for branch, versions in wanted.items()}
         self._lineages[location] = lineages
-        self._check(files, self._needed(files, lineages))
+        self._comparer.check(files, self._needed(files, lineages))
 
-    def _check_packs(self, files: _DatasetFiles, branch: str | None) -> None:
+    def _check_packs(self, files: DatasetFiles, branch: str | None) -> None:
         """Find out which versions are in packs that are sound."""
         paths = files.packs(branch)
-        self._check(files, dict.fromkeys(paths, FileKind.VERSION))
+        self._comparer.check(files, dict.fromkeys(paths, FileKind.VERSION))
         for path in paths:
             if path in files.present and self._objects.head(path) is None:
                 # A cleanup has taken it apart since the files were listed.
@@ -412,24 +265,28 @@ class _Scrub:
                 # The others are brought up to date, or made anew, from the manifest.
                 newest |= {version for version in files.lost_versions(None) if version > head}
             paths = (manifest_path(location, None, version) for version in newest)
-            self._check(files, dict.fromkeys(paths, FileKind.VERSION))
+            self._comparer.check(files, dict.fromkeys(paths, FileKind.VERSION))
             self._names[location] = location
             self._lineages[location] = {None: files.sound(None, [head])}
-            self._check(files, self._needed(files, self._lineages[location]))
+            self._comparer.check(files, self._needed(files, self._lineages[location]))
 
     def _topologies(self) -> None:
         for info in self._objects.list(TOPOLOGIES):
-            self._files += 1
-            if not self._is_sampled(info.path):
+            if not self._comparer.is_sampled(info.path):
+                self._comparer.count(Look())
                 continue
-            self._compared += 1
-            self._bytes += info.size
+            self._comparer.count(Look(is_compared=True, bytes_read=info.size))
             problem = topology_problem(self._store, info.path)
             if problem is not None:
                 damage = Damage(info.path, TOPOLOGY, TOPOLOGIES, Problem.CONTENT, problem)
                 self._damaged.append(damage)
 
-    def _needed(self, files: _DatasetFiles, lineages: Lineages) -> dict[str, FileKind]:
+    def _files_in(self, location: str) -> DatasetFiles:
+        files = self._comparer.files_of(location)
+        self._checked[location] = files
+        return files
+
+    def _needed(self, files: DatasetFiles, lineages: Lineages) -> dict[str, FileKind]:
         """Return the files that versions refer to, with what belongs to them."""
         found: dict[str, FileKind] = {}
         for branch, versions in lineages.items():
@@ -451,7 +308,7 @@ class _Scrub:
                 found |= dict.fromkeys(blobs, FileKind.BLOBS)
         return found
 
-    def _users(self, files: _DatasetFiles, paths: frozenset[str]) -> dict[str, set[DatasetVersion]]:
+    def _users(self, files: DatasetFiles, paths: frozenset[str]) -> dict[str, set[DatasetVersion]]:
         """Return which versions need some files; called only when something is damaged."""
         found: dict[str, set[DatasetVersion]] = {path: set() for path in paths}
         if not paths:
@@ -474,85 +331,9 @@ class _Scrub:
                 found[ref] |= {DatasetVersion(MANIFEST, branch, version) for version in known}
         return found
 
-    # -- comparing --------------------------------------------------------------------------------
-
-    def _files_in(self, location: str) -> _DatasetFiles:
-        present = {info.path: info for info in self._objects.list(location)}
-        files = _DatasetFiles(location, present, self._sums(location).by_path)
-        self._checked[location] = files
-        return files
-
-    def _sums(self, location: str) -> Sums:
-        try:
-            sums = self._repository.checksums.sums(location)
-        except OmnigraphError as error:
-            self._sums_problem = (Problem.UNREADABLE, str(error))
-            return Sums()
-        if sums.damaged_rows:
-            detail = f"{sums.damaged_rows} rows about `{location}` are not what was written"
-            self._sums_problem = self._sums_problem or (Problem.CONTENT, detail)
-        return sums
-
-    def _check(self, files: _DatasetFiles, paths: Mapping[str, FileKind]) -> None:
-        """Compare files that were not checked yet, several at a time."""
-        fresh = [path for path in sorted(paths) if path not in files.kinds]
-        files.kinds |= {path: paths[path] for path in fresh}
-
-        def compare(path: str) -> _Look:
-            return self._compare(files, path)
-
-        for path, look in zip(fresh, self._pool.map(compare, fresh), strict=True):
-            self._files += 1
-            self._compared += look.is_compared
-            self._bytes += look.bytes_read
-            if look.problem is not None:
-                files.problems[path] = look.problem
-            elif not look.is_known:
-                self._without.append(path)
-
-    def _compare(self, files: _DatasetFiles, path: str) -> _Look:
-        info, known = files.present.get(path), files.sums.get(path)
-        if info is None:
-            return _Look((Problem.MISSING, "the file is not there"))
-        if known is None or is_hash(known.digest) != self._store.settings.root.is_local:
-            # The tag of an object cannot be compared with the checksum of a local file.
-            return _Look(is_known=False)
-        if info.size != known.size:
-            return _Look((Problem.SIZE, f"{info.size} bytes instead of {known.size}"))
-        if not is_hash(known.digest):
-            is_same = tag_digest(info.tag) == known.digest
-            problem = None if is_same else (Problem.CONTENT, "the object was replaced")
-            return _Look(problem, is_compared=True)
-        is_read = (
-            files.location == MANIFEST
-            or files.kinds[path] in _ALWAYS_READ
-            or self._is_sampled(path)
-        )
-        return self._compare_bytes(path, known) if is_read else _Look()
-
-    def _compare_bytes(self, path: str, known: FileSum) -> _Look:
-        try:
-            size, digest = hash_file(self._store.settings.root, path)
-        except ObjectNotFoundError:
-            return _Look((Problem.MISSING, "the file is not there"))
-        except OmnigraphError as error:
-            return _Look((Problem.UNREADABLE, str(error)))
-        is_same = digest == known.digest
-        problem = None if is_same else (Problem.CONTENT, "the bytes are not what was written")
-        return _Look(problem, is_compared=True, bytes_read=size)
-
-    def _is_sampled(self, path: str) -> bool:
-        share = self._request.share
-        return share >= 1 or check_word(f"{self._seed}\0{path}") < share * 2**64
-
-    def _adopt(self) -> int:
-        if not self._request.adopt or not self._without:
-            return 0
-        return self._repository.checksums.adopt(sorted(self._without))
-
     # -- describing damage ------------------------------------------------------------------------
 
-    def _describe(self, files: _DatasetFiles) -> None:
+    def _describe(self, files: DatasetFiles) -> None:
         users = self._users(files, frozenset(files.problems))
         for path, (problem, detail) in files.problems.items():
             needed_by = users[path]
@@ -560,7 +341,7 @@ class _Scrub:
             if problem is Problem.MISSING and (
                 self._is_unneeded(kind, needed_by)
                 or self._went_with_its_versions(path, needed_by)
-                or (kind in _ALWAYS_READ and self._was_moved(files, path, kind, needed_by))
+                or (kind in ALWAYS_READ and self._was_moved(files, path, kind, needed_by))
             ):
                 continue
             self._damaged.append(
@@ -580,7 +361,7 @@ class _Scrub:
 
         Versions and refs are not needed by anything; they are damage when they vanish.
         """
-        return kind not in _ALWAYS_READ and not users
+        return kind not in ALWAYS_READ and not users
 
     def _went_with_its_versions(self, path: str, users: set[DatasetVersion]) -> bool:
         """Whether a cleanup has removed it since the files were listed."""
@@ -590,7 +371,7 @@ class _Scrub:
         return all(self._objects.head(version) is None for version in versions)
 
     def _was_moved(
-        self, files: _DatasetFiles, path: str, kind: FileKind, users: set[DatasetVersion]
+        self, files: DatasetFiles, path: str, kind: FileKind, users: set[DatasetVersion]
     ) -> bool:
         """Whether versions went into a pack or came out of one since they were listed.
 
@@ -610,10 +391,10 @@ class _Scrub:
 
     def _commits(self, users: set[DatasetVersion]) -> tuple[ReadableCommits, ...]:
         found = []
-        for line in self._lines:
-            readable = [commit for commit, needs in line.commits if not needs & users]
-            lost = len(line.commits) - len(readable) + line.newer_lost
-            name = line.incarnation.branch.text
+        for each in self._branches:
+            readable = [commit for commit, needs in each.commits if not needs & users]
+            lost = len(each.commits) - len(readable) + each.newer_lost
+            name = each.incarnation.branch.text
             found.append(
                 ReadableCommits(name, len(readable), lost, readable[0] if readable else None)
             )

@@ -1,0 +1,1 @@
+"""Comparing the files of a graph with what was written."""
