@@ -469,7 +469,7 @@ def transaction(store: Store, version: int) -> TransactionInfo:
 def unpack_all(store: Store) -> None:
     packing_of = store.datasets._packing  # type: ignore[attr-defined]
     packing_of.release(LOCATION, None, None)
-    packing_of._barren.clear()
+    packing_of._unpackable.clear()
 
 
 def test_the_transaction_of_a_version_that_is_packed_at_this_moment(

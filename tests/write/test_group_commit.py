@@ -284,7 +284,7 @@ def test_a_waiter_that_is_interrupted_leaves_the_line(local_place: Place) -> Non
         with pytest.raises(ConflictError, match="seen"):
             queue.commit(first, lead)
         assert groups == [[first]]
-        assert queue._lines == {}
+        assert queue._queues == {}
 
 
 class InterruptedOnce(threading.Event):
@@ -316,8 +316,8 @@ def test_a_leader_that_is_interrupted_while_it_takes_members_keeps_nobody_waitin
 ) -> None:
     class Interrupted(deque[WaitingWrite]):
         def popleft(self) -> WaitingWrite:
-            queue._lines["main"] = deque(self)
-            queue._lines["main"].popleft()
+            queue._queues["main"] = deque(self)
+            queue._queues["main"].popleft()
             raise KeyboardInterrupt
 
     queue = graph._session.committer._shared.queue
@@ -325,7 +325,7 @@ def test_a_leader_that_is_interrupted_while_it_takes_members_keeps_nobody_waitin
 
     def interrupt() -> None:
         if next(hits, False):
-            queue._lines["main"] = Interrupted(queue._lines["main"])
+            queue._queues["main"] = Interrupted(queue._queues["main"])
 
     failpoints.arm("write.turn_taken", interrupt)
     answers = run_together(graph, [person("c"), person("d"), person("e")])

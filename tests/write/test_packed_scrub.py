@@ -36,7 +36,7 @@ def pack(repository: Repository, location: str) -> None:
 def unpack(repository: Repository, location: str) -> None:
     work = repository.store.datasets._packing  # type: ignore[attr-defined]
     work.release(location, None, None)
-    work._barren.clear()
+    work._unpackable.clear()
 
 
 def grown(place: Place, monkeypatch: pytest.MonkeyPatch) -> Repository:

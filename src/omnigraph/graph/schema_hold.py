@@ -1,6 +1,6 @@
 """A handle that is held to one accepted schema of `main`.
 
-Whoever runs queries that were checked against one schema must not run them on another. A held
+Queries that were checked against one schema must not run on another. A held
 handle reads the newest snapshot of `main` that still has its schema, and refuses to write to `main`
 as soon as it has moved to another one. Other branches have schemas of their own, which no cluster
 declares: they are read and written as they are.
@@ -39,10 +39,11 @@ class SchemaHold:
     def __init__(self, schema_hash: str, history: History) -> None:
         self.schema_hash = schema_hash
         self._history = history
-        # Replaced as wholes: the hashes that are as good, and the head that was looked at with the
-        # snapshot that was found for it.
+        # Both are replaced, never changed: other threads read them.
         self._hashes = frozenset([schema_hash])
+        """The held schema, and those that have its text."""
         self._found: tuple[str, Snapshot] | None = None
+        """The commit that was the head, and the snapshot to read instead of it."""
 
     def has(self, schema_hash: str) -> bool:
         """Whether a schema that `main` has, or had, is the held one."""

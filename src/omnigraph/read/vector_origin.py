@@ -1,8 +1,8 @@
 """Whether a text may be compared with the stored vectors of a property.
 
 Distances between vectors of two models mean nothing. A record says which model made a vector, and
-of which text. It speaks of this snapshot only where the row is there with that very text: branches
-share the records, and rows that are gone leave theirs behind.
+of which text. It counts for a snapshot only where the row is there with that very text: branches
+share the records, and the records of deleted rows stay.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class LancePacking:
         self._flusher = flusher
         self._ledger = ledger
         self._guard = threading.Lock()
-        self._barren: dict[tuple[str, str | None], range] = {}
+        self._unpackable: dict[tuple[str, str | None], range] = {}
         """The versions that were looked at last in which there was nothing to pack."""
 
     def pack(self, location: str, *, branch: str | None = None, with_files: bool = False) -> int:
@@ -151,7 +151,7 @@ class LancePacking:
             span = range(span.start, chosen[-1] + 1)
         choice = _with_files(chosen, files) if with_files else _covered(chosen, files)
         if not choice.covered_by:
-            self._remember_barren(location, branch, span)
+            self._note_unpackable(location, branch, span)
             return 0
         self._write(location, branch, span, choice, files)
         return len(choice.covered_by)
@@ -213,7 +213,7 @@ class LancePacking:
         loose = self._loose(location, branch)
         spans = list(self._packs.spans(location, branch).values())
         with self._guard:
-            spans.append(self._barren.get((location, branch), range(0)))
+            spans.append(self._unpackable.get((location, branch), range(0)))
         old = [v for v in loose[:-LOOSE_MIN] if not any(v in span for span in spans)]
         while old:
             floor = max((span.stop for span in spans if span.stop <= old[-1]), default=0)
@@ -247,11 +247,11 @@ class LancePacking:
                 return versions[: max(count, 1)]
         return versions
 
-    def _remember_barren(self, location: str, branch: str | None, span: range) -> None:
+    def _note_unpackable(self, location: str, branch: str | None, span: range) -> None:
         with self._guard:
-            before = self._barren.get((location, branch), span)
+            before = self._unpackable.get((location, branch), span)
             adjacent = range(min(before.start, span.start), max(before.stop, span.stop))
-            self._barren[location, branch] = adjacent
+            self._unpackable[location, branch] = adjacent
 
     def _files(
         self, location: str, branch: str | None, loose: Sequence[int], span: range

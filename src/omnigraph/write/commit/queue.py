@@ -2,9 +2,9 @@
 
 1. The first write of a branch leads: it takes the lock of the branch, then the writes that wait
    behind it, and answers each of them. The others wait for their answer and take no lock.
-2. A leader leaves in the end, however it ends, and the next one in line leads. So a leader that
-   fails or is interrupted keeps nobody waiting.
-3. A write that is interrupted while it waits leaves the line, and nothing of it was written. One
+2. A leader leaves the queue however it ends, and the next write leads. So no write waits for a
+   leader that has failed or was interrupted.
+3. A write that is interrupted while it waits leaves the queue, and nothing of it was written. One
    that a leader has taken may still land, like any write that is interrupted in its commit.
 """
 
@@ -26,7 +26,7 @@ GROUP_MAX: Final = 32
 
 @dataclass(eq=False)
 class WaitingWrite:
-    """A prepared write in line, and its answer."""
+    """A prepared write in the queue, and its answer."""
 
     job: WriteJob
     entered_s: float
@@ -68,11 +68,11 @@ TakeGroup: TypeAlias = Callable[[], Sequence[WaitingWrite]]
 
 
 class CommitQueue:
-    """The lines of one handle: a branch has one as long as a write leads it."""
+    """The queues of one handle: a branch has one as long as a write leads it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._lines: dict[str, deque[WaitingWrite]] = {}
+        self._queues: dict[str, deque[WaitingWrite]] = {}
 
     def commit(self, write: WaitingWrite, lead: Callable[[TakeGroup], None]) -> Published:
         """Wait until the write is answered, or until it leads.
@@ -92,37 +92,37 @@ class CommitQueue:
 
     def _enter(self, incarnation: str, write: WaitingWrite) -> None:
         with self._guard:
-            if incarnation in self._lines:
-                self._lines[incarnation].append(write)
+            if incarnation in self._queues:
+                self._queues[incarnation].append(write)
             else:
-                # In this order an interrupt leaves no line behind that nobody leads.
+                # In this order an interrupt leaves no queue without a leader.
                 _appoint(write)
-                self._lines[incarnation] = deque()
+                self._queues[incarnation] = deque()
 
     def _take(self, incarnation: str, leader: WaitingWrite) -> list[WaitingWrite]:
         with self._guard:
-            line, group = self._lines[incarnation], leader.group
+            queue, group = self._queues[incarnation], leader.group
             group.append(leader)
-            while line and len(group) < GROUP_MAX:
-                # In this order an interrupt leaves no write behind that nobody answers.
-                group.append(line[0])
-                line.popleft()
+            while queue and len(group) < GROUP_MAX:
+                # In this order an interrupt leaves no write without an answer.
+                group.append(queue[0])
+                queue.popleft()
             return group
 
     def _leave(self, incarnation: str, write: WaitingWrite) -> None:
-        """Let the next one lead, if this one did; leave the line, if it was still waiting."""
+        """Let the next one lead, if this one did; leave the queue, if it was still waiting."""
         with self._guard:
-            line = self._lines.get(incarnation)
-            if line is None:
+            queue = self._queues.get(incarnation)
+            if queue is None:
                 return
-            if write in line:
-                line.remove(write)
+            if write in queue:
+                queue.remove(write)
             if not write.leads:
                 return
-            if line:
-                _appoint(line.popleft())
+            if queue:
+                _appoint(queue.popleft())
             else:
-                del self._lines[incarnation]
+                del self._queues[incarnation]
 
 
 def _appoint(write: WaitingWrite) -> None:
