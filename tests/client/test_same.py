@@ -16,7 +16,7 @@ from omnigraph import AsyncGraph, Graph, ReadTarget
 from omnigraph.client import RemoteGraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import BranchNotFoundError, ByteRange, FeedRequest, Selection
-from omnigraph.graph.graph import TwoTargetsError
+from omnigraph.graph.arguments import TwoTargetsError
 from omnigraph.lineage import without_lineage
 from omnigraph.query.params import ParamsError
 from omnigraph.write.rules.violations import CreateConflictError

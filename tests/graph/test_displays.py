@@ -10,7 +10,7 @@ import pytest
 import omnigraph
 from omnigraph import Graph, ReadTarget, compile_schema
 from omnigraph.display import Displayed
-from omnigraph.graph.graph import TwoTargetsError
+from omnigraph.graph.arguments import TwoTargetsError
 from omnigraph.graph.session import GraphClosedError
 from omnigraph.manifest.snapshot import NaiveMomentError
 from omnigraph.read.result import ColumnNotFoundError, TwoColumnsNeededError

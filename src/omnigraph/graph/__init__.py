@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from omnigraph.changes.diff import Difference
     from omnigraph.changes.feed import Block, FeedPage, FeedRequest, SchemaChanges
     from omnigraph.changes.selection import Selection
+    from omnigraph.graph.arguments import TwoTargetsError, one_target
     from omnigraph.graph.branches import GraphBranches
     from omnigraph.graph.changes import GraphChanges, GraphDiff
     from omnigraph.graph.cluster_guard import InsideClusterError
     from omnigraph.graph.commits import GraphCommits
-    from omnigraph.graph.graph import Graph, TwoTargetsError, one_target
+    from omnigraph.graph.graph import Graph
     from omnigraph.graph.lineage import GraphLineage, commits_since, type_asked_for
     from omnigraph.graph.maintenance import GraphMaintenance
     from omnigraph.graph.recovery import GraphRecovery
@@ -225,11 +226,12 @@ __getattr__ = late_names(
         "omnigraph.changes.diff": "Difference",
         "omnigraph.changes.feed": "Block FeedPage FeedRequest SchemaChanges",
         "omnigraph.changes.selection": "Selection",
+        "omnigraph.graph.arguments": "TwoTargetsError one_target",
         "omnigraph.graph.branches": "GraphBranches",
         "omnigraph.graph.changes": "GraphChanges GraphDiff",
         "omnigraph.graph.cluster_guard": "InsideClusterError",
         "omnigraph.graph.commits": "GraphCommits",
-        "omnigraph.graph.graph": "Graph TwoTargetsError one_target",
+        "omnigraph.graph.graph": "Graph",
         "omnigraph.graph.lineage": "GraphLineage commits_since type_asked_for",
         "omnigraph.graph.maintenance": "GraphMaintenance",
         "omnigraph.graph.recovery": "GraphRecovery",

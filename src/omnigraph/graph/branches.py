@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from omnigraph.graph.arguments import check_commit
 from omnigraph.graph.late import (
     decision_file,
     engines,
@@ -23,7 +24,6 @@ from omnigraph.names import (
     MAIN,
     BranchName,
     check_actor,
-    check_commit_texts,
     check_retries,
     choice,
 )
@@ -111,8 +111,7 @@ class GraphBranches(Part):
         """
         if not dry_run:
             self._session.require_writable("branch merge")
-        check_commit_texts(message=message, properties=properties)
-        lineage_record.check_properties(properties)
+        check_commit(message, properties)
         check_retries(retries)
         actor_id = self._merges_as(source, target, actor_id, dry_run=dry_run)
         request = merge_requests.MergeRequest(

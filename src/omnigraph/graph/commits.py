@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from omnigraph.graph.arguments import check_commit
 from omnigraph.graph.late import (
     lineage_record,
     merge_requests,
@@ -14,7 +15,7 @@ from omnigraph.graph.late import (
 )
 from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
-from omnigraph.names import check_commit_texts, check_count, check_retries, choice
+from omnigraph.names import check_count, check_retries, choice
 from omnigraph.policy import Action
 
 
@@ -54,8 +55,7 @@ class GraphCommits(Part):
         `check_schema` gets the text of the schema that would result, and may refuse it.
         """
         self._session.require_writable("commit revert")
-        check_commit_texts(message=message, properties=properties)
-        lineage_record.check_properties(properties)
+        check_commit(message, properties)
         check_retries(retries)
         actor_id = self._session.authorize(
             Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.display import Display
-from omnigraph.errors import InvalidInputError
+from omnigraph.graph.arguments import check_commit, checked_progress, one_target, query_text
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.flat_names import FlatNames
@@ -63,7 +63,6 @@ from omnigraph.names import (
     ArgumentError,
     BranchName,
     TableKey,
-    check_commit_texts,
     check_count,
     check_id,
     check_label,
@@ -97,29 +96,9 @@ from omnigraph.store.durability import DURABILITIES, Durability
 from omnigraph.store.filters import Comparison
 from omnigraph.store.records import ScanRequest
 from omnigraph.syntax.given import GivenSource, given_source
-from omnigraph.syntax.source import SourceText
 from omnigraph.texts import shown
 
-T = TypeVar("T")
-
 _ENTITY_KINDS: Final = ("node", "edge")
-
-
-class TwoTargetsError(InvalidInputError):
-    """A read was given both a branch and another target."""
-
-    code = "OG-TWO-TARGETS"
-    hint = "give one of them"
-    template = "`branch` and `target` both say what to read"
-
-
-def one_target(target: T | None, branch: str | None) -> T | ReadTarget | None:
-    """Return what is read: a target, or a branch by its name."""
-    if branch is None:
-        return target
-    if target is not None:
-        raise TwoTargetsError
-    return ReadTarget.branch(branch)
 
 
 class Graph(FlatNames):
@@ -415,7 +394,7 @@ class Graph(FlatNames):
         exceeds a limit is an error; it never returns a part of the rows. A parameter that the
         query does not declare is an error, or without `strict_params` a warning of the result.
         """
-        text = _query_text(text)
+        text = query_text(text)
         check_count("rows_max", rows_max)
         if not isinstance(timeout_s, int | float | None):
             raise ArgumentError.of("timeout_s", "a number of seconds", timeout_s)
@@ -620,8 +599,7 @@ class Graph(FlatNames):
             Action.CHANGE, branch=session.branch_of(branch), actor_id=actor_id
         )
         source = None if from_branch is None else BranchName.parse(from_branch)
-        check_commit_texts(message=message, properties=properties)
-        lineage_record.check_properties(properties)
+        check_commit(message, properties)
         check_id("the expected head", expected_head)
         options = load_options.LoadOptions(
             mode=choice(write_modes.WriteMode, mode, "load mode"),
@@ -654,7 +632,7 @@ class Graph(FlatNames):
             options,
             session=spark,
             order_by=tuple(order_by),
-            shows_progress=_checked_progress(progress) is True,
+            shows_progress=checked_progress(progress) is True,
             report=None if isinstance(progress, bool) else progress,
             cancelled=cancelled,
             embedder=session.embedder(embed),
@@ -745,16 +723,12 @@ class Graph(FlatNames):
         `missing`, `all` or `off`. Blobs that are given by URI are read from below
         `external_blob_bases` only, and copied in.
         """
-        self._session.require_writable("mutate")
-        actor_id = self._session.authorize(
-            Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
-        )
+        actor_id = self._changes_as("mutate", branch, actor_id)
         check_id("the expected head", expected_head)
-        check_commit_texts(message=message, properties=properties)
-        lineage_record.check_properties(properties)
+        check_commit(message, properties)
         check_retries(retries)
         request = mutations.MutationRequest(
-            _query_text(text),
+            query_text(text),
             name,
             params,
             self._session.incarnation_of(branch),
@@ -784,13 +758,9 @@ class Graph(FlatNames):
         The edges at a deleted node go with it. Ids that are not there are passed over. With
         `expected_head`, nothing happens when the branch has another head.
         """
-        self._session.require_writable("mutate")
-        actor_id = self._session.authorize(
-            Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
-        )
+        actor_id = self._changes_as("mutate", branch, actor_id)
         check_id("the expected head", expected_head)
-        check_commit_texts(message=message, properties=properties)
-        lineage_record.check_properties(properties)
+        check_commit(message, properties)
         request = mutations.RemovalRequest(
             ids,
             self._session.incarnation_of(branch),
@@ -821,13 +791,9 @@ class Graph(FlatNames):
         `missing` makes those that are null, or stale because the text or the model has changed;
         `all` makes every vector again. Without `types` it covers all node types.
         """
-        self._session.require_writable("embed")
-        actor_id = self._session.authorize(
-            Action.CHANGE, branch=self._session.branch_of(branch), actor_id=actor_id
-        )
+        actor_id = self._changes_as("embed", branch, actor_id)
         chosen = choice(row_embedder.EmbedMode, mode, "embed mode")
-        check_commit_texts(message=message, properties=properties)
-        lineage_record.check_properties(properties)
+        check_commit(message, properties)
         session, clock = self._session, self._session.repository.clock
         named = session.job(job, "embed").of_run(clock.ulid())
         request = stored_vectors.EmbedRequest(
@@ -852,20 +818,11 @@ class Graph(FlatNames):
             long_job.has_commit = result.commit is not None
         return result
 
-
-def _checked_progress(progress: bool | Report) -> bool | Report:
-    if not isinstance(progress, bool) and not callable(progress):
-        raise ArgumentError.of("progress", "True, False or a function", progress)
-    return progress
-
-
-def _query_text(given: QueryText | os.PathLike[str]) -> QueryText:
-    """Return a text of queries; a path is that of a file, a text never is."""
-    if isinstance(given, os.PathLike):
-        return given_source(given, suffix=".gq", letter="Q")
-    if not isinstance(given, str | bytes | SourceText):
-        raise ArgumentError.of("the query", "a text, or the `Path` of a file", given)
-    return given
+    def _changes_as(self, operation: str, branch: str | None, actor_id: str | None) -> str | None:
+        """Return the actor of a change of rows, or raise unless it may be done."""
+        session = self._session
+        session.require_writable(operation)
+        return session.authorize(Action.CHANGE, branch=session.branch_of(branch), actor_id=actor_id)
 
 
 def _shown_target(snapshot: Snapshot, target: ReadTarget | Snapshot | None) -> Target:

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from omnigraph.graph.arguments import check_commit
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.late import (
-    lineage_record,
     linting,
     migrations,
     purging,
@@ -19,7 +19,7 @@ from omnigraph.graph.schema_hold import find_schema
 from omnigraph.graph.session import Part
 from omnigraph.manifest import AnyTarget
 from omnigraph.manifest.rows import AcceptedSchema
-from omnigraph.names import MAIN, BranchName, check_commit_texts
+from omnigraph.names import MAIN, BranchName
 from omnigraph.policy import Action
 from omnigraph.schema import Catalog, PlannedSchema, plan_schema
 from omnigraph.syntax import SourceText
@@ -94,8 +94,7 @@ class GraphSchema(Part):
         `omnigraph cluster apply`, and the ledger of the cluster would not know of another change.
         """
         self._session.require_writable("schema apply")
-        check_commit_texts(message=message, properties=properties)
-        lineage_record.check_properties(properties)
+        check_commit(message, properties)
         target = BranchName(self._session.branch_of(branch))
         actor_id = self._session.authorize(
             Action.SCHEMA_APPLY, target_branch=target.text, actor_id=actor_id
