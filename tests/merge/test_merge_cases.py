@@ -13,8 +13,6 @@ to the same outcome, or to that of the section `swapped`.
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,57 +23,7 @@ from omnigraph.merge.conflicts import Conflict, MergeConflictError
 from omnigraph.merge.result import MergeResult
 from support.cases import Case, check_case, difference, load_cases
 from support.entities import entities
-from support.places import Place
-
-SOURCE, TARGET = "draft", "main"
-
-Start = Callable[[Case], Graph]
-
-
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
-    """Make both sides of each case once; every merge works on a copy.
-
-    The branches of a copy read what they inherited from the original, which nothing changes.
-    """
-    made: dict[str, Path] = {}
-
-    def template(case: Case) -> Path:
-        if str(case) not in made:
-            path = tmp_path_factory.mktemp("template") / "graph"
-            with Place(str(path)).init(case.sections["schema"]) as graph:
-                write(graph, case.sections.get("base", ""), TARGET)
-                graph.branch_create("base")
-                graph.branch_create(SOURCE)
-                write(graph, case.sections.get("source", ""), SOURCE)
-                write(graph, case.sections.get("target", ""), TARGET)
-            made[str(case)] = path
-        return made[str(case)]
-
-    return template
-
-
-@pytest.fixture
-def start(templates: Callable[[Case], Path], tmp_path: Path) -> Start:
-    def copy(case: Case) -> Graph:
-        shutil.copytree(templates(case), tmp_path / "graph")
-        return Place(str(tmp_path / "graph")).open()
-
-    return copy
-
-
-def write(graph: Graph, text: str, branch: str) -> None:
-    """Do what one side does: one load of its records, then one mutation of its statements."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    mode = "merge"
-    if lines and lines[0] == "overwrite":
-        mode, lines = "overwrite", lines[1:]
-    records = [line for line in lines if line.startswith("{")]
-    statements = [line for line in lines if not line.startswith("{")]
-    if records:
-        graph.load("\n".join(records).encode(), mode=mode, branch=branch)
-    if statements:
-        graph.mutate(f"query side() {{ {' '.join(statements)} }}", branch=branch)
+from support.merge_sides import SOURCE, TARGET, Start
 
 
 def rows_of(graph: Graph, branch: str) -> list[str]:

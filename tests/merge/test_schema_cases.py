@@ -11,63 +11,21 @@ branches have the same rows and the same types.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from merge.test_merge_cases import SOURCE, TARGET, heads, merge, refusal, rows_of, summary, write
+from merge.test_merge_cases import heads, merge, refusal, rows_of, summary
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph, ReadTarget
 from support.cases import Case, check_case, difference, load_cases
-from support.places import Place
-
-Start = Callable[[Case], Graph]
+from support.merge_sides import SOURCE, TARGET, Start
 
 
 @pytest.fixture(autouse=True)
 def engine() -> str:
     """Merge in this process: one case alone is merged by tasks."""
     return "local"
-
-
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Path]:
-    """Make both sides of each case once; every merge works on a copy."""
-    made: dict[str, Path] = {}
-
-    def template(case: Case) -> Path:
-        if str(case) not in made:
-            path = tmp_path_factory.mktemp("template") / "graph"
-            with Place(str(path)).init(case.sections["schema"]) as graph:
-                write(graph, case.sections.get("base", ""), TARGET)
-                graph.branch_create("base")
-                graph.branch_create(SOURCE)
-                act(graph, case.sections, "source", SOURCE)
-                act(graph, case.sections, "target", TARGET)
-            made[str(case)] = path
-        return made[str(case)]
-
-    return template
-
-
-@pytest.fixture
-def start(templates: Callable[[Case], Path], tmp_path: Path) -> Start:
-    def copy(case: Case) -> Graph:
-        shutil.copytree(templates(case), tmp_path / "graph")
-        return Place(str(tmp_path / "graph")).open()
-
-    return copy
-
-
-def act(graph: Graph, sections: Mapping[str, str], side: str, branch: str) -> None:
-    """Do what one side does to its rows and to its schema."""
-    write(graph, sections.get(f"{side} before", ""), branch)
-    for name in (f"{side} schema", f"{side} schema 2"):
-        if name in sections:
-            graph.apply_schema(sections[name], branch=branch)
-    write(graph, sections.get(side, ""), branch)
 
 
 def outcome(graph: Graph, case: Case, source: str, target: str, folder: Path) -> list[str]:

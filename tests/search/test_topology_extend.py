@@ -11,7 +11,7 @@ from omnigraph.search.topology.extend import extend_topology
 from omnigraph.search.topology.topology import Topology
 from omnigraph.search.topology.traverse import UNGUARDED
 from omnigraph.store import Store, connect
-from support.edge_changes import CHANGES, NAMES, PAIRS, build, change, started
+from support.edge_changes import CHANGES, NAMES, PAIRS, build, started, worlds_after
 from support.edge_world import EDGES, PEOPLE, World, same_topology, spelled
 
 
@@ -135,15 +135,7 @@ def test_a_branch_that_added_nodes_uses_the_topology_of_main(store: Store) -> No
 @given(CHANGES)
 def test_extending_from_any_other_state_equals_a_rebuild(changes: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        lines = [started(connect(folder, durability="process"))]
-        worlds = [lines[0].copy()]
-        for step, (what, number) in enumerate(changes):
-            line = lines[number % len(lines)]
-            if what == "fork":
-                lines.append(line.fork(f"b{step}.1"))
-            else:
-                change(line, what, number)
-                worlds.append(line.copy())
+        worlds = worlds_after(connect(folder, durability="process"), changes)
         built = [build(one) for one in worlds]
         for (base, _), (expected, target) in itertools.permutations(
             zip(built, worlds, strict=True), 2

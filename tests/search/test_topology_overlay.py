@@ -20,7 +20,7 @@ from omnigraph.search.topology.topology import AnyTopology, Direction, OverlaidT
 from omnigraph.store import Store, connect
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import DatasetVersion
-from support.edge_changes import CHANGES, NAMES, build, change, started
+from support.edge_changes import CHANGES, NAMES, build, change, started, worlds_after
 from support.edge_world import EDGES, PEOPLE, PLACES, World
 
 DIRECTIONS: tuple[Direction, ...] = ("out", "in", "both")
@@ -224,15 +224,7 @@ def test_an_overlay_over_any_other_state_answers_as_a_rebuild(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_delta, "COMPARED_ROWS_MAX", compared_max)
-        lines = [started(connect(folder, durability="process"))]
-        worlds = [lines[0].copy()]
-        for step, (what, number) in enumerate(changes):
-            line = lines[number % len(lines)]
-            if what == "fork":
-                lines.append(line.fork(f"b{step}.1"))
-            else:
-                change(line, what, number)
-                worlds.append(line.copy())
+        worlds = worlds_after(connect(folder, durability="process"), changes)
         built = [build(one) for one in worlds]
         expected = [answers(one) for one in built]
         deltas = TableDeltas()

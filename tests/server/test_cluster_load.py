@@ -11,9 +11,6 @@ import json
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +18,7 @@ import httpx2
 import pytest
 
 from support.clusters import Folder, succeeded
-from support.served import ANSWER_MAX_S, ServedProcess, served_process
+from support.served import ANSWER_MAX_S, ServedProcess, served_process, wait_until
 
 CLIENTS = 4
 REQUEST_MAX_S = 0.5
@@ -176,16 +173,6 @@ def workers_of(server: ServedProcess) -> list[int]:
     task = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
     children = [int(pid) for pid in task.read_text().split()]
     return [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + ANSWER_MAX_S
-    while True:
-        with suppress(httpx2.HTTPError):
-            if holds():
-                return
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

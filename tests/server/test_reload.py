@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from omnigraph.graph import Graph
-from support.served import ANSWER_MAX_S, ServedProcess, served_process
+from support.served import ANSWER_MAX_S, ServedProcess, served_process, wait_until
 
 READ = "query all() { match { $p: Person } return { $p.name } }"
 AGAIN = "read again"
@@ -27,14 +25,14 @@ def test_a_hangup_reads_files_again_in_every_worker(tmp_path: Path, workers: int
         assert _status(server, "all") == 200
         assert _reloads(server) == 0
         server.process.send_signal(signal.SIGHUP)
-        _wait_for(lambda: _reloads(server) == workers)
+        wait_until(lambda: _reloads(server) == workers)
         # Without a signal too: the files are looked at.
         queries.write_text(READ.replace("all", "renamed"))
-        _wait_for(lambda: _reloads(server) == 2 * workers)
+        wait_until(lambda: _reloads(server) == 2 * workers)
         assert {_status(server, "all") for _ in range(4 * workers)} == {404}
         assert {_status(server, "renamed") for _ in range(4 * workers)} == {200}
         queries.write_text("query (")
-        _wait_for(lambda: sum("stay as they were" in line for line in _log(server)) == workers)
+        wait_until(lambda: sum("stay as they were" in line for line in _log(server)) == workers)
         assert _status(server, "renamed") == 200
         assert server.process.poll() is None
 
@@ -51,10 +49,3 @@ def _log(server: ServedProcess) -> list[str]:
 
 def _reloads(server: ServedProcess) -> int:
     return sum(AGAIN in line for line in _log(server))
-
-
-def _wait_for(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + ANSWER_MAX_S
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.graph import Graph
-from support.served import ANSWER_MAX_S, ServedProcess, served_process
+from support.served import ANSWER_MAX_S, ServedProcess, served_process, wait_until
 
 ROWS = 20_000
 SCHEMA = "node Item { key: String @key  size: I64 }\nedge Next: Item -> Item"
@@ -67,16 +65,6 @@ def folder_of(pid: int) -> Path:
     """Return the folder of the columns that a worker has mapped."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     return Path(next(line.split()[-1] for line in lines if line.endswith(".column"))).parent
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + ANSWER_MAX_S
-    while True:
-        with suppress(httpx2.HTTPError):
-            if holds():
-                return
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
 
 
 def test_workers_map_the_same_files(served: ServedProcess) -> None:

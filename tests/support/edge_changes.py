@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hypothesis import strategies as st
 
 from omnigraph.search.topology.build import build_topology
@@ -66,3 +68,17 @@ def change(world: World, what: str, number: int) -> None:
         world.compact(EDGES)
     elif what == "compact nodes":
         world.compact(PEOPLE)
+
+
+def worlds_after(store: Store, changes: Iterable[tuple[str, int]]) -> list[World]:
+    """Return the world at the start and after each change, on one branch or on forks of it."""
+    lines = [started(store)]
+    worlds = [lines[0].copy()]
+    for step, (what, number) in enumerate(changes):
+        line = lines[number % len(lines)]
+        if what == "fork":
+            lines.append(line.fork(f"b{step}.1"))
+        else:
+            change(line, what, number)
+            worlds.append(line.copy())
+    return worlds

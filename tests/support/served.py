@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,3 +120,14 @@ def served_process(
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for something that is asked of a server, which may not answer meanwhile."""
+    end = time.monotonic() + ANSWER_MAX_S
+    while True:
+        with suppress(httpx2.HTTPError):
+            if holds():
+                return
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
