@@ -21,6 +21,7 @@ import pytest
 import write_cli_reference
 import yaml
 from _pytest.mark.structures import ParameterSet
+from rooms import ROOMS
 
 import omnigraph
 from omnigraph.errors import OmnigraphError
@@ -196,6 +197,11 @@ def test_the_command_line_reference_is_what_the_help_says() -> None:
 def test_the_picture_of_the_architecture_is_up_to_date() -> None:
     picture = draw_architecture.PICTURE.read_text(encoding="utf-8")
     assert picture == draw_architecture.draw(), "run `make docs`"
+
+
+def test_the_picture_of_the_architecture_has_every_room() -> None:
+    drawn = [name for _, _, names in draw_architecture.LAYERS for name in names]
+    assert sorted(drawn) == sorted(room.name for room in ROOMS)
 
 
 @pytest.mark.parametrize("picture", sorted(draw_concepts.DRAWINGS), ids=lambda path: path.name)
