@@ -27,17 +27,17 @@ class Answer:
 
 
 def run_together(graph: Graph, writes: Sequence[Write], branch: str = "main") -> list[Answer]:
-    """Run writes in threads that stand in line in this order, then let all of them go.
+    """Run writes in threads that queue in this order, then let all of them go.
 
-    The lock of the branch is held until they stand. It is only the one between threads, so that
-    holding it has no effect on storage.
+    The lock of the branch is held until all of them wait. It is only the one between threads, so
+    that holding it has no effect on storage.
     """
     repository = repository_of(graph)
     answers = [Answer() for _ in writes]
     threads = []
     with in_process(repository.root, branch, _PATIENCE_S, repository.clock):
         for write, answer in zip(writes, answers, strict=True):
-            before = len_of_line(graph)
+            before = queue_length(graph)
             thread = threading.Thread(target=_run, args=(graph, write, answer))
             threads.append(thread)
             thread.start()
@@ -55,17 +55,17 @@ def _run(graph: Graph, write: Write, answer: Answer) -> None:
 
 
 def _await_place(graph: Graph, before: int, thread: threading.Thread) -> None:
-    """Wait until a thread stands in line behind this many others, or has ended."""
+    """Wait until a thread waits behind this many others, or has ended."""
     give_up_at = time.monotonic() + _PATIENCE_S
-    while thread.is_alive() and len_of_line(graph) <= before:
-        assert time.monotonic() < give_up_at, "the writer does not get in line"
+    while thread.is_alive() and queue_length(graph) <= before:
+        assert time.monotonic() < give_up_at, "the writer does not get into the queue"
         time.sleep(_LOOK_S)
 
 
-def len_of_line(graph: Graph) -> int:
+def queue_length(graph: Graph) -> int:
     """Return how many writes wait for the locks of branches, those that lead included."""
-    lines = graph._session.committer._shared.queue._lines
-    return sum(1 + len(line) for line in list(lines.values()))
+    queues = graph._session.committer._shared.queue._queues
+    return sum(1 + len(queue) for queue in list(queues.values()))
 
 
 def group_sizes(graph: Graph) -> list[int]:

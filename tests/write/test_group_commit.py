@@ -30,7 +30,7 @@ from omnigraph.write.commit.queue import CommitQueue, TakeGroup, WaitingWrite
 from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.rules.violations import ValidationError
 from support.fault_plan import FaultPlan, ReadFault
-from support.groups import Answer, group_sizes, len_of_line, run_together
+from support.groups import Answer, group_sizes, queue_length, run_together
 from support.jobs import append_job
 from support.places import Place, repository_of
 from support.sweeps import broken
@@ -378,7 +378,7 @@ def test_those_behind_a_leader_that_meets_a_schema_change_do_not_wait_for_it_aga
     def busy(branch: BranchName, *, operation_id: str, wait_max_s: float) -> NoReturn:
         waits.append(operation_id)
         give_up_at = time.monotonic() + 60
-        while len(waits) == 1 and len_of_line(graph) < 3 and time.monotonic() < give_up_at:
+        while len(waits) == 1 and queue_length(graph) < 3 and time.monotonic() < give_up_at:
             time.sleep(0.002)
         raise BranchLockTimeoutError(branch.text, wait_max_s)
 
