@@ -17,9 +17,9 @@ from omnigraph.client import RemoteGraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import BranchNotFoundError, ByteRange, FeedRequest, Selection
 from omnigraph.graph.arguments import TwoTargetsError
-from omnigraph.lineage import without_lineage
 from omnigraph.query.params import ParamsError
 from omnigraph.write.rules.violations import CreateConflictError
+from support.lineage import without_lineage
 from support.ways import QUERIES, RECORDS, SCHEMA, WAYS, reached
 
 MAIN = ReadTarget.branch("main")

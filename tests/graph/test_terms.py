@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.errors import ConflictError
 from omnigraph.graph import CommitLog, CommitTerms, Graph, LoadCounts
-from omnigraph.lineage import without_lineage
+from support.lineage import without_lineage
 
 SCHEMA = "node Person { name: String @key age: I32? }"
 ANN = b'{"type": "Person", "data": {"name": "ann", "age": 1}}'

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from omnigraph import Graph, OmnigraphError, ReadTarget
 from omnigraph.changes import tokens
 from omnigraph.graph import FeedRequest, InvalidActorError, InvalidTextError, Selection
-from omnigraph.lineage import without_lineage
 from omnigraph.wire import error_json
+from support.lineage import without_lineage
 
 SCHEMA = (
     "node P { k: String @key  n: I64?  t: String? @index  b: Blob? }\nedge E: P -> P { w: String? }"

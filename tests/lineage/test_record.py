@@ -20,7 +20,6 @@ from omnigraph.lineage import (
     check_properties,
     read_lineage,
     runtime,
-    without_lineage,
 )
 
 WHOLE = Lineage(
@@ -55,7 +54,6 @@ def test_what_is_written_is_read_again() -> None:
         "unchanged": 4,
         "rejected": 5,
     }
-    assert without_lineage({**properties, "team": "data"}) == {"team": "data"}
 
 
 def test_what_is_too_long_for_a_commit_is_named_and_the_rest_stays() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from omnigraph.failpoints import FailpointError, arm, disarm
 from omnigraph.graph import Graph, ReadTarget
-from omnigraph.lineage import without_lineage
 from omnigraph.manifest import GraphCommit, Snapshot
 from omnigraph.manifest.history import History
 from omnigraph.manifest.layout import Incarnation
@@ -31,6 +30,7 @@ from omnigraph.merge.stage import stage_table
 from omnigraph.names import BranchName
 from omnigraph.write.export.exporter import stream_lines
 from omnigraph.write.stage.external_blobs import BlobSourceDeniedError, BlobSourceUnreadableError
+from support.lineage import without_lineage
 from support.places import repository_of, session_of
 
 SCHEMA = """

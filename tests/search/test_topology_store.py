@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from omnigraph.search.topology.build import build_topology
-from omnigraph.search.topology.file import DamagedTopologyError, TopologyFile, encode_topology
+from omnigraph.search.topology.file import DamagedTopologyError, TopologyFile, topology_pieces
 from omnigraph.search.topology.store import (
     FOLDER,
     TopologyStore,
@@ -24,6 +24,10 @@ from support.edge_world import EDGES, PEOPLE, World, same_topology, spelled
 
 NAMES = [f"p{number}" for number in range(40)]
 PAIRS = [(NAMES[a], NAMES[(a * b + 1) % 40]) for a in range(40) for b in range(1, 6)]
+
+
+def encoded(topology: Topology) -> bytes:
+    return b"".join(topology_pieces(topology))
 
 
 @pytest.fixture
@@ -80,7 +84,7 @@ def test_every_array_survives_the_file(world: World) -> None:
     built = build_topology(world.handles(), world.states())
     assert built.edges.listed is not None
     assert built.dangling
-    read = TopologyFile.parse(encode_topology(built)).topology()
+    read = TopologyFile.parse(encoded(built)).topology()
     assert same_topology(read, built)
 
 
@@ -90,14 +94,14 @@ def test_a_topology_between_different_types_survives_the_file(store: Store) -> N
     world.add_nodes(["rome", "oslo"], "nodes/places")
     world.add_edges([("ann", "oslo")])
     built = build_topology(world.handles(), world.states())
-    read = TopologyFile.parse(encode_topology(built)).topology()
+    read = TopologyFile.parse(encoded(built)).topology()
     assert same_topology(read, built)
     assert not read.same_type
 
 
 def test_every_flipped_byte_is_noticed_or_without_effect(world: World) -> None:
     built = build_topology(world.handles(), world.states())
-    data = encode_topology(built)
+    data = encoded(built)
     random = np.random.default_rng(7)
     for place in {0, 8, 16, 24, len(data) - 1, *random.integers(0, len(data), 400).tolist()}:
         broken = bytearray(data)
@@ -111,7 +115,7 @@ def test_every_flipped_byte_is_noticed_or_without_effect(world: World) -> None:
 
 
 def test_every_truncated_file_is_noticed(world: World) -> None:
-    data = encode_topology(build_topology(world.handles(), world.states()))
+    data = encoded(build_topology(world.handles(), world.states()))
     for length in (0, 7, 23, 24, 200, len(data) // 2, len(data) - 1):
         with pytest.raises(DamagedTopologyError):
             TopologyFile.parse(data[:length]).topology()

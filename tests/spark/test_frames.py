@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph, ReadTarget, SourceError
-from omnigraph.lineage import without_lineage
 from omnigraph.spark.source.frames import GraphFramesMissingError, PinnedGraph, graph_tables
 from omnigraph.spark.source.options import SourceOptionError
 from omnigraph.store import StoreSettings
 from omnigraph.store.uri import parse_root
+from support.lineage import without_lineage
 
 SCHEMA = """
 node Person { name: String @key age: I32? }

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from omnigraph import Graph
 from omnigraph.failpoints import OF_A_WRITE, FailpointError, arm, disarm
 from omnigraph.graph import GraphCommit
-from omnigraph.lineage import read_lineage, without_lineage
+from omnigraph.lineage import read_lineage
 from omnigraph.spark.sink import table_sink as sink_module
 from omnigraph.spark.sink.stream import (
     GraphStreamWriter,
@@ -33,6 +33,7 @@ from omnigraph.spark.source.data_source import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptionError
 from omnigraph.write.load.options import RowsTiedError
 from omnigraph.write.rules.violations import KeyConflictError, ValidationError
+from support.lineage import without_lineage
 
 SCHEMA = """
 node Person {

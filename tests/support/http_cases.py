@@ -24,9 +24,9 @@ from urllib.parse import quote
 import httpx2
 
 from omnigraph.graph import Graph
-from omnigraph.lineage import without_lineage
 from support.cases import Case
 from support.http_graph import GRAPH_ID, Rule, Setup, TestServer
+from support.lineage import without_lineage
 from support.openapi import check_answer
 
 JSON: Final = "application/json"

@@ -14,7 +14,6 @@ from omnigraph.lineage.record import (
     read_lineage,
     runtime,
     type_names,
-    without_lineage,
 )
 
 __all__ = [
@@ -31,5 +30,4 @@ __all__ = [
     "read_lineage",
     "runtime",
     "type_names",
-    "without_lineage",
 ]

@@ -61,11 +61,6 @@ def check_properties(properties: Mapping[str, str] | None) -> None:
             raise ReservedPropertyError(key)
 
 
-def without_lineage(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a commit that callers gave."""
-    return {key: value for key, value in properties.items() if key not in LINEAGE_KEYS}
-
-
 # -- parts ----------------------------------------------------------------------------------------
 
 

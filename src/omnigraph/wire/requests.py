@@ -11,8 +11,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from omnigraph.names import MAIN
-
 LoadMode = Literal["merge", "append", "overwrite"]
 Kind = Literal["node", "edge"]
 Op = Literal["insert", "update", "delete"]
@@ -210,9 +208,6 @@ class BlobQuery(msgspec.Struct, forbid_unknown_fields=True):
     snapshot: str | None = None
     tag: str | None = None
     at: int | None = None
-
-
-BRANCH_DEFAULT = MAIN
 
 
 # -- beyond the reference -------------------------------------------------------------------------

@@ -75,11 +75,6 @@ class TopologyFacts:
     dangling: int
 
 
-def encode_topology(topology: Topology) -> bytes:
-    """Return the content of the file."""
-    return b"".join(topology_pieces(topology))
-
-
 def topology_pieces(topology: Topology) -> Iterator[bytes | memoryview]:
     """Yield the content of the file, without another copy of the arrays."""
     facts = TopologyFacts(
