@@ -1,9 +1,10 @@
 """Finds what both sides have added under one name, each with a number of its own.
 
 Such a pair becomes one identity, the target's, if the rows of both can be rows of one: nodes and
-edges need the same key and ends, properties need types that convert into each other. Whether the
-two definitions are equal is asked later, as for every identity that both sides have changed.
-Without a pair the two stay different things that clash by name.
+edges need the same key and ends, properties need types that convert into each other and, where
+rows exist from before the branches parted, the same value that was filled in. Whether the two
+definitions are equal is asked later, as for every identity that both sides have changed. Without a
+pair the two stay different things that clash by name.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class _Pairing:
             other = new.get(prop.name)
             if number in known or number in others or other is None:
                 continue
+            if base is not None and prop.filled != other.filled:
+                continue  # Rows from before the branches parted hold another value on each.
             if is_convertible(prop.prop_type, other.prop_type):
                 yield prop.property_id, other.property_id
 

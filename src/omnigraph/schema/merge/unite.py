@@ -6,7 +6,7 @@ is taken once, and the rest is a conflict. Beyond that, these are conflicts as a
 1. a type that one side has dropped and in which the other has changed or added something;
 2. a type that both sides have added under one name, if anything in it differs;
 3. something dropped by one side that a declaration of the other side uses;
-4. two identities with one name.
+4. two identities with one name, or given to one node by one property of an interface.
 
 A choice settles a conflict by taking everything that is involved in it from the chosen side. Its
 result may show further conflicts, which the same choice settles, or which stay open. What an
@@ -15,6 +15,7 @@ identity in conflict uses, and how it is called, is not looked at before it is s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -309,12 +310,10 @@ class _Attempt:
     def _clashes(self) -> Iterator[Finding]:
         first: dict[tuple[object, ...], Identity] = {}
         for identity, fact in self._settled_facts():
-            name = _name_of(fact)
-            if name is None:
-                continue
-            other = first.setdefault(name, identity)
-            if other != identity:
-                yield self._clash(other, identity)
+            for name in _names_of(fact):
+                other = first.setdefault(name, identity)
+                if other != identity:
+                    yield self._clash(other, identity)
 
     def _clash(self, one: Identity, other: Identity) -> Finding:
         """Show the two under the identity that the base does not have, else the source's."""
@@ -327,9 +326,23 @@ class _Attempt:
             involved |= {*(self._members(each.type_id) if is_type else self._bound_to(each))}
         what = "types" if isinstance(one, TypeIdentity) else "properties"
         message = f"two different {what} have this name, one of each side"
+        message += self._filled_differently(of_source, of_target)
         return Finding(
             identity, message, frozenset(involved), {"source": of_source, "target": of_target}
         )
+
+    def _filled_differently(self, of_source: Identity, of_target: Identity) -> str:
+        """Say what stored rows got, where two added properties differ in it."""
+        pair: dict[Side, Identity] = {"source": of_source, "target": of_target}
+        filled = []
+        for side, each in pair.items():
+            if not isinstance(each, PropertyIdentity) or each in self.base:
+                return ""
+            filled.append(self.sides.of(side).properties[each.property_id][1].filled)
+        if filled[0] == filled[1]:
+            return ""
+        source, target = map(json.dumps, filled)
+        return f"; stored rows got {source} on the source and {target} on the target"
 
     def _is_of(self, one: Identity, side: Side, other: Identity) -> bool:
         """Whether a side, not the other one, gives its name to the first of two identities."""
@@ -372,10 +385,14 @@ def _with_offers(one: Fact | None, other: Fact | None) -> Fact | None:
     return one
 
 
-def _name_of(fact: Fact) -> tuple[object, ...] | None:
-    """Return what no two facts may share; edges are looked up without regard to case."""
+def _names_of(fact: Fact) -> Iterator[tuple[object, ...]]:
+    """Yield what no two facts may share; edges are looked up without regard to case.
+
+    What an interface gives to a node is there once; it is named by the interface.
+    """
     if isinstance(fact, TypeFact):
-        return fact.kind, fact.name.lower() if fact.kind == "edge" else fact.name
-    if isinstance(fact, PropertyFact):
-        return fact.type_id, fact.name
-    return None
+        yield fact.kind, fact.name.lower() if fact.kind == "edge" else fact.name
+    elif isinstance(fact, PropertyFact):
+        yield fact.type_id, fact.name
+    elif isinstance(fact, InjectedFact):
+        yield from ((fact.type_id, offer) for offer in fact.offers)
