@@ -30,6 +30,13 @@ def test_the_text_names_the_first_hundred() -> None:
     assert found(103)[-1] == "and 3 more"
 
 
+def test_the_hint_of_a_revert_names_a_command_that_undoes_a_commit() -> None:
+    conflicts = [row_conflict("node:Doc", ConflictKind.DIVERGENT_UPDATE, "d1")]
+    error = MergeConflictError("01COMMIT", "main", conflicts, is_revert=True)
+    again = pickle.loads(pickle.dumps(error))
+    assert "`omnigraph commit revert 01COMMIT --branch main --prefer source`" in again.hint
+
+
 def test_conflicts_are_a_table_and_travel() -> None:
     conflicts = Conflicts([row_conflict("edge:Cites", ConflictKind.DIVERGENT_INSERT, "c1")])
     again = pickle.loads(pickle.dumps(conflicts))

@@ -66,8 +66,10 @@ def test_values_that_came_since_keep_a_property_from_being_undone(graph: Graph) 
     graph.schema.apply(SCHEMA.replace("size: I32 }", "size: I32   mark: I32? }"))
     changed = head(graph)
     graph.mutate('query q() { update Doc set { mark: 3 } where slug = "a" }')
-    with pytest.raises(MergeConflictError, match="mark"):
+    with pytest.raises(MergeConflictError, match="mark") as refused:
         graph.commits.revert(changed)
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("change branch 'main' first")
     assert rows(graph)[0]["mark"] == 3
 
 

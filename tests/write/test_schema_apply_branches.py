@@ -19,7 +19,7 @@ from omnigraph.manifest.rows import IDENTITY_COUNTER
 from omnigraph.names import MAIN, BranchName, IllegalNameError
 from omnigraph.schema import read_ir
 from omnigraph.syntax import SourceError
-from omnigraph.write.schema_apply import SchemaApplyRunningError
+from omnigraph.write.schema_apply import SchemaApplyLostError, SchemaApplyRunningError
 from support.places import CITY, KNOWS, PERSON, SCHEMA, Place, ids, repository_of
 
 pytestmark = pytest.mark.usefixtures("disarmed")
@@ -402,6 +402,33 @@ def test_numbers_are_reserved_again_when_the_schema_changes_before_the_lock(
     assert graph.schema.apply(more, branch="dev").applied
     assert graph.schema.source(branch="dev") == more
     assert columns(graph, "dev") == ["id", "age", "motto", "name"]
+
+
+@pytest.mark.parametrize("allows", [False, True])
+def test_an_apply_that_lost_against_a_merge_drops_nothing_that_the_merge_brought(
+    local_place: Place, allows: bool
+) -> None:
+    graph = local_place.init()
+    graph.branch_create("dev")
+    graph.schema.apply(WIDER + "\nnode Port { code: String @key  dock: String? }", branch="dev")
+    load(graph, "dev", person("ann", motto="slow"))
+    other, town = local_place.open(), "\nnode Town { code: String @key }"
+
+    def once() -> None:
+        failpoints.disarm()
+        other.branch_merge("dev")
+
+    failpoints.arm("schema_apply.reserved", once)
+    with pytest.raises(SchemaApplyLostError) as lost:
+        graph.schema.apply(SCHEMA + town, allow_data_loss=allows)
+    assert lost.value.dropped == "node:Person.motto, node:Port"
+    fresh = local_place.open()
+    motto = fresh.query("query q() { match { $p: Person } return { $p.motto } }")
+    assert motto.to_pylist() == [{"p.motto": "slow"}]
+    assert fresh.recovery_status() == []
+    brought_in = fresh.schema.source() + town
+    assert graph.schema.apply(brought_in).applied
+    assert graph.schema.apply(SCHEMA + town, allow_data_loss=allows).applied, "asked for again"
 
 
 def test_a_branch_that_is_deleted_before_the_lock_is_reported(local_place: Place) -> None:

@@ -147,34 +147,55 @@ class MergeConflictError(ConflictError):
     target: str
     conflicts: Conflicts
 
-    def __init__(self, source: str, target: str, conflicts: Sequence[Conflict]) -> None:
+    def __init__(
+        self, source: str, target: str, conflicts: Sequence[Conflict], *, is_revert: bool = False
+    ) -> None:
         self.source = source
         self.target = target
         self.conflicts = Conflicts(conflicts)
-        self.hint = (
+        self.hint = self._revert_hint() if is_revert else self._hint()
+        shown = [f"{found.subject}: {found.message}" for found in self.conflicts[:_SHOWN_MAX]]
+        rest = len(self.conflicts) - len(shown)
+        listed = "; ".join([*shown, f"and {rest} more"] if rest else shown)
+        super().__init__(f"merge conflicts: {listed}")
+
+    def _revert_hint(self) -> str:
+        """Say what to do about a commit that cannot be undone as it is."""
+        if any(found.is_of_schemas for found in self.conflicts):
+            return (
+                f"change branch '{self.target}' first: a revert drops no value that came since,"
+                " and has no choice of a schema"
+            )
+        return (
+            f"`omnigraph commit revert {self.source} --branch {self.target} --prefer source` undoes"
+            " what was changed again since (`target` leaves it alone); change the branch to settle"
+            " broken rules"
+        )
+
+    def _hint(self) -> str:
+        """Say what to do about branches that cannot be merged as they are."""
+        source, target = self.source, self.target
+        hint = (
             f"`omnigraph branch merge {source} --into {target} --prefer source` (or `target`)"
             " settles conflicts of rows; change the branches to settle the others"
         )
         if any(found.is_of_schemas for found in self.conflicts):
-            self.hint = (
+            hint = (
                 f"`omnigraph branch merge {source} --into {target} --schema source` (or `target`)"
                 " settles conflicts of schemas; add `--allow-data-loss` where values are lost"
             )
         choices = {found.only_choice for found in self.conflicts if found.is_of_schemas}
         if len(choices) == 1 and None not in choices:
-            self.hint = (
+            hint = (
                 f"`omnigraph branch merge {source} --into {target} --schema {choices.pop()}"
                 " --allow-data-loss` drops these values; the other side cannot be chosen"
             )
         if not all(found.has_choice for found in self.conflicts):
-            self.hint = (
+            hint = (
                 f"`omnigraph branch conflicts {source} --into {target}` says what is wrong:"
                 " change a branch first, no choice of a side settles all of it"
             )
-        shown = [f"{found.subject}: {found.message}" for found in self.conflicts[:_SHOWN_MAX]]
-        rest = len(self.conflicts) - len(shown)
-        listed = "; ".join([*shown, f"and {rest} more"] if rest else shown)
-        super().__init__(f"merge conflicts: {listed}")
+        return hint
 
     @property
     def details(self) -> dict[str, object]:

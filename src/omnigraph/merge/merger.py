@@ -305,7 +305,12 @@ class Merger:
         if request.dry_run:
             return replace(_result(job, plan), engine=workers.name)
         if plan.conflicts or found is None:
-            raise MergeConflictError(job.source_name, str(job.into.branch), plan.conflicts)
+            raise MergeConflictError(
+                job.source_name,
+                str(job.into.branch),
+                plan.conflicts,
+                is_revert=job.merged_parent is None,
+            )
         is_empty = not plan.work and not plan.adopted and not plan.links
         is_same = is_empty and schemas.accepted is None
         if job.merged_parent is None and is_same:

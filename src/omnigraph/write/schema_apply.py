@@ -7,7 +7,9 @@
    schema of the branch has changed since they were counted and they are too few, the lock is
    released and more are reserved.
 3. Everything is decided against the state that is read under the lock: the plan is supported,
-   stored rows obey the new rules. A refusal up to here has changed nothing.
+   stored rows obey the new rules. A desired schema does not have what another change or a merge has
+   brought meanwhile; dropping that is refused, because nobody has asked for it. A refusal up to
+   here has changed nothing.
 4. A table that the branch inherits is forked before it is rewritten; what the branch inherits and
    drops gets a tombstone. No lineage of another branch is written to.
 5. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
@@ -54,6 +56,8 @@ from omnigraph.schema import (
     plan_schema,
     read_ir,
 )
+from omnigraph.schema.ir.aliases import Aliases
+from omnigraph.schema.merge.facts import Declared, TypeIdentity
 from omnigraph.schema.migration.steps import (
     AddConstraint,
     DropConstraint,
@@ -87,6 +91,22 @@ class SchemaMovingError(ConflictError):
     hint = "try again when the schema of the branch changes less often"
     template = "the schema of branch {branch!r} changes too often to plan another change"
     branch: str
+
+
+class SchemaApplyLostError(ConflictError):
+    """The branch has got something new that the change would drop; nothing was changed."""
+
+    code = "OG-SCHEMA-APPLY-LOST"
+    hint = (
+        "`omnigraph schema show` has the schema of now: bring what is new into yours; applying"
+        " yours again drops it"
+    )
+    template = (
+        "the schema of branch {branch!r} has changed meanwhile, and this change would drop what is"
+        " new there: {dropped}"
+    )
+    branch: str
+    dropped: str
 
 
 @dataclass(frozen=True)
@@ -236,8 +256,10 @@ class SchemaApply:
         except SchemaApplyInProgressError as error:
             raise SchemaApplyRunningError from error
         reserved = range(0)
+        asked_for: ManifestState | None = None
         for _ in range(_RESERVATIONS_MAX):
             state = self._repository.reader.latest(incarnation)
+            asked_for = asked_for or state
             planned = asked.plan(state)
             planned.plan.raise_if_unsupported()
             if planned.numbers_given > len(reserved):
@@ -245,15 +267,18 @@ class SchemaApply:
                     planned.numbers_given, above=int(state.schema.ir["next_identity_id"])
                 )
                 hit("schema_apply.reserved")
-            done = self._apply_locked(asked, incarnation, reserved)
+            done = self._apply_locked(asked, incarnation, reserved, asked_for)
             if done is not None:
                 return done
         raise SchemaMovingError(incarnation.branch.text)
 
     def _apply_locked(
-        self, asked: _Asked, incarnation: Incarnation, reserved: range
+        self, asked: _Asked, incarnation: Incarnation, reserved: range, asked_for: ManifestState
     ) -> _Done | None:
-        """Apply under the lock of the branch; None if more numbers are needed by now."""
+        """Apply under the lock of the branch; None if more numbers are needed by now.
+
+        `asked_for` is the state of the branch when the change was asked for.
+        """
         with (
             self._branch_lock(incarnation, asked.operation_id) as lock,
             self._repository.branches.schema_marked(incarnation),
@@ -264,6 +289,8 @@ class SchemaApply:
                 return None
             planned = asked.plan(state, reserved)
             planned.plan.raise_if_unsupported()
+            if dropped := _new_and_dropped(asked_for, state, planned):
+                raise SchemaApplyLostError(incarnation.branch.text, ", ".join(dropped))
             if not planned.plan.steps:
                 unchanged = SchemaApplied(
                     planned.plan, False, state.version, branch=incarnation.branch.text
@@ -368,6 +395,25 @@ class SchemaApply:
         return TableWrite(
             change.desired.table_key, (staged,), row_count=change.entry.row_count, base=base
         )
+
+
+# -- lost races ----------------------------------------------------------------------------------
+
+
+def _new_and_dropped(
+    before: ManifestState, now: ManifestState, planned: PlannedSchema
+) -> tuple[str, ...]:
+    """Return the names of what a branch has got since a state, and a change would drop."""
+    if before.schema.schema_hash == now.schema.schema_hash:
+        return ()
+    old, new, wanted = (
+        Declared(ir, Aliases.of())
+        for ir in (read_ir(before.schema.ir), read_ir(now.schema.ir), planned.desired.ir)
+    )
+    lost = new.facts.keys() - old.facts.keys() - wanted.facts.keys()
+    types = {each.type_id for each in lost if isinstance(each, TypeIdentity)}
+    whole = (each for each in lost if isinstance(each, TypeIdentity) or each.type_id not in types)
+    return tuple(sorted(filter(None, map(new.name_of, whole))))
 
 
 # -- from plan to tables -------------------------------------------------------------------------
