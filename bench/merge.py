@@ -3,9 +3,8 @@
 `--rows` rows with a 256-dimension vector on `main`; a branch changes one percent of them, then one
 in ten thousand. The peer is a full overwrite of the same table in the same run. Bytes are what the
 process read, against the bytes of the fragments that differ. A second part fast-forwards
-`--new-rows` rows with 768-dimension vectors in a child process and reports its peak memory. A third
-merges one percent of `--rows` narrow rows across an added property; the peer is the same merge
-without it, and the bar is 1.3.
+`--new-rows` rows with 768-dimension vectors in a child process and reports its peak memory. Merges
+across an added property are in `schema_branches`.
 """
 
 from __future__ import annotations
@@ -119,43 +118,6 @@ def merge_part(rows: int, width: int) -> None:
         shutil.rmtree(folder)
 
 
-def schema_part(rows: int, width: int, rounds: int) -> None:
-    """Merge one percent with and without an added property, and print both."""
-    taken: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(rounds):
-        for is_wider in (False, True):
-            taken[is_wider].append(_timed_merge(rows, width, is_wider=is_wider))
-    plain, wider = (sorted(taken[each])[rounds // 2] for each in (False, True))
-    print(
-        f"| merge of 1 % of {rows:,} rows of width {width} across an added property"
-        f" | {wider:.2f} s | {wider / plain:.2f} of the merge without it ({plain:.2f} s) | |"
-    )
-
-
-def _timed_merge(rows: int, width: int, *, is_wider: bool) -> float:
-    """Change one percent on a branch, and one row of the target; return what the merge takes."""
-    folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
-    schema = SCHEMA.format(width=width)
-    try:
-        graph = Graph.init(str(folder / "g.omni"), schema, auto_optimize=False)
-        graph.load_tables(nodes={"Item": reader(rows, width)}, mode="append")
-        graph.optimize()
-        graph.branch_create("draft")
-        delta = changed(rows, width, every=100, size=1)
-        if is_wider:
-            graph.apply_schema(
-                schema.replace("size: I64", "size: I64   rank: I32 @default(1)"), branch="draft"
-            )
-            delta = delta.append_column("rank", pa.array(np.full(delta.num_rows, 2, np.int32)))
-        graph.load_tables(nodes={"Item": delta}, mode="merge", branch="draft")
-        graph.mutate('query q() { update Item set { size: 5 } where name = "n000000001" }')
-        start = time.perf_counter()
-        graph.branch_merge("draft")
-        return time.perf_counter() - start
-    finally:
-        shutil.rmtree(folder)
-
-
 def memory_part(rows: int) -> None:
     """Fast-forward new rows in a child and print its peak memory."""
     folder = Path(tempfile.mkdtemp(prefix="omnigraph-bench-"))
@@ -196,7 +158,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--new-rows", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--child")
     options, _ = parser.parse_known_args()
     if options.child:
@@ -204,7 +165,6 @@ def main() -> None:
         return
     print("| work | time | against | bytes |\n|---|---|---|---|")
     merge_part(options.rows, 256)
-    schema_part(options.rows, 8, options.rounds)
     memory_part(options.new_rows)
 
 
