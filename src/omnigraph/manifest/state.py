@@ -387,13 +387,16 @@ class ManifestState:
             return []
         with self._reading(TABLE_VERSION):
             rows = self._of(TABLE_VERSION, columns=("object_id", "table_key"))
-            seq = pc.cast(pc.utf8_slice_codeunits(rows["object_id"], -20), pa.uint64()).to_numpy()
+            # The digits at the end of the id; looking for the bounds of characters takes longer.
+            digits = pc.binary_slice(rows["object_id"].cast(pa.binary()), -20).cast(pa.utf8())
+            seq = pc.cast(digits, pa.uint64()).to_numpy()
             keys = rows["table_key"].combine_chunks().dictionary_encode().indices.to_numpy()
             order = np.lexsort((seq, keys))
             is_last = np.append(keys[order][1:] != keys[order][:-1], True)
-            # pyarrow loads numpy.ma to take an array of numpy, which costs more than a list.
-            winning = pa.array(numbers[order[is_last]].tolist())
-            return [_entry(row) for row in self.rows.take(winning).to_pylist()]
+            is_winning = np.zeros(self.rows.num_rows, np.bool_)
+            is_winning[numbers[order[is_last]]] = True
+            # Taking rows by number would copy all of them first; a mask does not.
+            return [_entry(row) for row in self.rows.filter(_mask(is_winning)).to_pylist()]
 
     def _commits(self, rows: pa.Table) -> list[GraphCommit]:
         with self._reading(GRAPH_COMMIT):
@@ -423,6 +426,12 @@ def _runs(rows: pa.Table, is_kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -
         rows.slice(start, stop - start)
         for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
     ]
+
+
+def _mask(values: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.BooleanArray:
+    """Return the values for Arrow; `pa.array` would load numpy.ma first, when a graph is opened."""
+    bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
 
 
 def _repeated(ids: pa.ChunkedArray) -> str:
