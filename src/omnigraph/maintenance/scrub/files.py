@@ -11,6 +11,7 @@ from omnigraph.dataclass import dataclass
 from omnigraph.maintenance.scrub.report import Problem
 from omnigraph.maintenance.scrub.rows import rows_file_of
 from omnigraph.manifest.checksums import FileSum
+from omnigraph.manifest.layout import TABLE_FOLDERS
 from omnigraph.store.lance.layout import VERSIONS_DIR, lineage_path, manifest_path, manifest_version
 from omnigraph.store.lance.packs import pack_span
 from omnigraph.store.objects.protocol import ObjectInfo
@@ -34,6 +35,11 @@ class DatasetFiles:
     problems: dict[str, Found] = field(default_factory=dict)
     packed: dict[str | None, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
     """The versions that are in packs, by branch, with the path of the pack."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds the rows of a type."""
+        return self.location.partition("/")[0] in TABLE_FOLDERS
 
     def path_of(self, branch: str | None, version: int) -> str:
         """Return the file that holds a version."""

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.maintenance.cleanup.needed import PublishedEntry
 from omnigraph.maintenance.scrub.branches import SoundBranch
 from omnigraph.maintenance.scrub.compare import ALWAYS_READ, Comparer, Look
 from omnigraph.maintenance.scrub.files import DatasetFiles, version_numbers
@@ -341,6 +342,7 @@ class _Scrub:
             if problem is Problem.MISSING and (
                 self._is_unneeded(kind, needed_by)
                 or self._went_with_its_versions(path, needed_by)
+                or self._went_with_its_commits(files, kind, needed_by)
                 or (kind in ALWAYS_READ and self._was_moved(files, path, kind, needed_by))
             ):
                 continue
@@ -369,6 +371,31 @@ class _Scrub:
         if not versions or path in versions:
             return False
         return all(self._objects.head(version) is None for version in versions)
+
+    def _went_with_its_commits(
+        self, files: DatasetFiles, kind: FileKind, users: set[DatasetVersion]
+    ) -> bool:
+        """Whether a cleanup has removed versions of a table since `__manifest` was read.
+
+        It removes the versions of `__manifest` first. That it has removed those of the table on
+        purpose is stored last.
+        """
+        if kind is not FileKind.VERSION or not users or not files.is_table:
+            return False
+        return all(one.state is not None for one in self._branches) and not any(
+            each.entry.at in users and self._is_shown(one, each)
+            for one in self._branches
+            for _, each in one.published
+        )
+
+    def _is_shown(self, shown_by: SoundBranch, published: PublishedEntry) -> bool:
+        """Whether a version of `__manifest` that shows an entry is still there."""
+        branch = shown_by.incarnation.lance_branch
+        return any(
+            self._datasets.exists(MANIFEST, branch=branch, version=version)
+            for version in shown_by.versions
+            if published.is_live_in((version,))
+        )
 
     def _was_moved(
         self, files: DatasetFiles, path: str, kind: FileKind, users: set[DatasetVersion]
