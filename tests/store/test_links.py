@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import uuid
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from omnigraph.store import Store
+from omnigraph.store.lance import packing
+from omnigraph.store.objects.local import LocalObjectStore
 from omnigraph.store.records import (
     CleanupRequest,
     CompactionOptions,
@@ -215,3 +220,36 @@ def test_a_new_dataset_takes_the_files_of_another_one(store: Store) -> None:
 def test_a_new_dataset_takes_no_files_of_which_rows_are_deleted(local_store: Store) -> None:
     at = upserted(local_store, create(local_store, numbered(3)), people(["p1"], 9))
     assert local_store.datasets.stage_linked_create("nodes/other", PEOPLE, at) is None
+
+
+def test_a_cleanup_cannot_be_under_way_when_a_file_gets_a_name_that_was_used_before(
+    local_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes versions first, then their files, and would remove the new file under the name."""
+    base = create(local_store, numbered(6))
+    draft = upserted(local_store, fork(local_store, base), people(["p2", "n"], 9))
+    rows = linked(local_store, draft, base)
+    assert rows is not None
+    lock = Path(local_store.settings.root.prefix) / LOCATION / packing.LOCK
+    looks: list[bool] = []
+
+    def can_begin() -> bool:
+        with lock.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+    for name in ("head", "copy"):
+        real = getattr(LocalObjectStore, name)
+
+        def looked(*args: Any, real: Any = real) -> Any:
+            looks.append(can_begin())
+            return real(*args)
+
+        monkeypatch.setattr(LocalObjectStore, name, looked)
+    local_store.datasets.stage_linked(base, rows)
+    assert looks
+    assert not any(looks)
+    assert can_begin()

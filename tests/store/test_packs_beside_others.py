@@ -12,17 +12,33 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from omnigraph.store import Store, connect
 from omnigraph.store.errors import CorruptObjectError, StaleBaseError
 from omnigraph.store.lance import packing
 from omnigraph.store.lance.layout import manifest_path
-from omnigraph.store.records import CleanupRequest, DatasetVersion
+from omnigraph.store.records import (
+    ROW_ADDRESS,
+    CleanupRequest,
+    DatasetVersion,
+    IndexKind,
+    IndexSpec,
+    ScanRequest,
+)
+from omnigraph.values import BLOB_EXTENSION, BLOB_STORAGE
 from support.people import LOCATION, append, create, people, stage_upsert
 
 VERSIONS = 12
 UUID = "00000000-0000-4000-8000-000000000000"
+WITH_ADDRESS = ScanRequest(columns=("id",), with_row_address=True)
+BLOBS = pa.schema(
+    [
+        pa.field("id", pa.utf8(), nullable=False),
+        pa.field("content", BLOB_STORAGE, metadata=BLOB_EXTENSION),
+    ]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -332,3 +348,48 @@ def test_a_pack_with_large_files_holds_fewer_versions(
     assert max(pack.body_size for pack in packs) < 300_000
     for version, expected in before.items():
         assert store.datasets.open(LOCATION, version=version).scan().read_all() == expected
+
+
+def test_the_first_index_and_deletion_of_a_table_are_written_on_a_packed_version(
+    tmp_path: Path,
+) -> None:
+    """Their directories are not there yet, and those of a packed version are links to them."""
+    local_store = connect(str(tmp_path / "graph"), durability="process")
+    at = create(local_store)
+    for number in range(VERSIONS):
+        at = append(local_store, at, people([f"p{number}", f"q{number}"], number)).at
+    pack(local_store)
+    datasets = reopened(local_store).datasets
+    base = DatasetVersion(LOCATION, None, 5)
+    [address, *_] = datasets.open(LOCATION, version=5).scan(WITH_ADDRESS).read_all()[ROW_ADDRESS]
+    segment = datasets.write_index_segment(base, IndexSpec("id", IndexKind.BTREE))
+    [deletion] = datasets.write_deletions(base, [address.as_py()])
+    for file in (*segment.files, *deletion.files):
+        info = local_store.objects.head(file.path)
+        assert info is not None
+        assert info.size == file.size
+    staged = datasets.stage_create_index(base, segments=[segment])
+    with pytest.raises(StaleBaseError):
+        datasets.commit_staged(staged, exact=False)
+
+
+def test_a_large_value_is_read_on_after_the_loss_of_the_temporary_directory(tmp_path: Path) -> None:
+    store = connect(str(tmp_path / "graph"), durability="process")
+    at = store.datasets.commit_staged(store.datasets.stage_create(LOCATION, BLOBS)).at
+    contents = (None, b"small", b"m" * 200_000, b"l" * 5_000_000)
+    values = [None if data is None else {"data": data, "uri": None} for data in contents]
+    rows = pa.table(
+        {"id": ["a", "b", "c", "d"], "content": pa.array(values, BLOB_STORAGE)}, schema=BLOBS
+    )
+    for _ in range(VERSIONS):
+        at = append(store, at, rows).at
+        rows = rows.slice(1, 1)
+    pack(store)
+    handle: Any = reopened(store).datasets.open(LOCATION, version=5)
+    opened = [handle.open_blob("content", number) for number in range(4)]
+    for is_opened_by_another_call in (False, True):
+        shutil.rmtree(handle.dataset.uri)
+        if is_opened_by_another_call:
+            assert len(handle.scan().read_all()) == handle.count()
+        found = [content and content.read(0, content.size) for content in opened]
+        assert found == list(contents)

@@ -56,21 +56,6 @@ _FRAGMENTS_NAMED_MAX: Final = 512
 """Above this, naming the fragments of a scan costs more than it spares."""
 
 
-class _LanceBlob:
-    """A `BlobContent` over a file of Lance."""
-
-    def __init__(self, file: lance.BlobFile, guarded: Callable[[Callable[[], Any]], Any]) -> None:
-        self._file = file
-        self._guarded = guarded
-
-    @property
-    def size(self) -> int:
-        return int(self._guarded(self._file.size))
-
-    def read(self, offset: int, length: int) -> bytes:
-        return bytes(self._guarded(lambda: self._file.read_range(offset, length)))
-
-
 _OF_COLUMNS: Final = ("schema", "column_ids")
 """What a handle remembers of its columns."""
 
@@ -216,8 +201,8 @@ class LanceHandle:
 
     def open_blob(self, column: str, row_id: int) -> BlobContent | None:
         self._check_columns([column])
-        [file] = self._guarded(lambda: self.dataset.take_blobs(column, ids=[row_id]))
-        return None if file is None else _LanceBlob(file, self._guarded)
+        blob = _LanceBlob(self, column, row_id)
+        return None if self.repeated(blob.file) is None else blob
 
     def fragments(self, wanted: Callable[[int], bool] | None = None) -> tuple[FragmentInfo, ...]:
         if wanted is None:
@@ -444,6 +429,10 @@ class LanceHandle:
         """
         return self._guarded(lambda: call(self.private_dataset()), path=path)
 
+    def repeated(self, call: Callable[[], Any]) -> Any:
+        """Call the library; again when the version was packed or unpacked under this handle."""
+        return self._guarded(call)
+
     def _guarded(self, call: Callable[[], Any], *, path: str | None = None) -> Any:
         """Call the library; again when the version was packed or unpacked under this handle.
 
@@ -472,6 +461,38 @@ class LanceHandle:
 
     def _translated(self, error: BaseException, path: str | None = None) -> StorageError:
         return self._missing(self.at) or read_error(error, path or self.at.location)
+
+
+class _LanceBlob:
+    """A `BlobContent` over a file of Lance, which is opened again when its dataset was."""
+
+    def __init__(self, handle: LanceHandle, column: str, row_id: int) -> None:
+        self._handle = handle
+        self._column = column
+        self._row_id = row_id
+        # The directory of a packed version stays as long as the dataset.
+        self._opened: tuple[lance.LanceDataset, lance.BlobFile | None] | None = None
+
+    def file(self) -> lance.BlobFile | None:
+        """Return the library's file; None for a null."""
+        dataset = self._handle.dataset
+        if self._opened is None or self._opened[0] is not dataset:
+            [file] = dataset.take_blobs(self._column, ids=[self._row_id])
+            self._opened = (dataset, file)
+        return self._opened[1]
+
+    @property
+    def size(self) -> int:
+        return int(self._handle.repeated(lambda: self._present().size()))
+
+    def read(self, offset: int, length: int) -> bytes:
+        return bytes(self._handle.repeated(lambda: self._present().read_range(offset, length)))
+
+    def _present(self) -> lance.BlobFile:
+        file = self.file()
+        if file is None:
+            raise ValueError("the value is null")
+        return file
 
 
 def _numbers(field: Any) -> Iterator[int]:

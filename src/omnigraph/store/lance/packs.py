@@ -337,6 +337,20 @@ class Packs:
         weakref.finalize(dataset, _leave, directory, self._places, os.getpid())
         return dataset
 
+    def make_folders(self, at: DatasetVersion, dataset: lance.LanceDataset) -> None:
+        """Make the directories that a packed version has links to, for files that are written.
+
+        The library cannot make a directory at the place of a link to one that is not there yet.
+        """
+        if not self.is_laid_out(dataset):
+            return
+        home = Path(self._root.prefix) / lineage_path(at.location, at.branch)
+        try:
+            for folder in _LINKED_FOLDERS:
+                (home / folder).mkdir(exist_ok=True)
+        except OSError as error:
+            raise os_failure(str(home), error) from error
+
     def is_laid_out(self, dataset: lance.LanceDataset) -> bool:
         """Whether a dataset was opened out of a pack, in a temporary directory."""
         return bool(self._places) and dataset.uri.rpartition("/")[2] in self._places

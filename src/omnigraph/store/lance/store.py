@@ -180,7 +180,7 @@ class LanceStore:
                 "create",
             )
         else:
-            handle = self._opener.at(base)
+            handle = self._for_files(base)
             target = handle.dataset
             schema = handle.schema if replacing_schema is None else replacing_schema
             mode = "append" if replacing_schema is None else "overwrite"
@@ -197,6 +197,12 @@ class LanceStore:
         )
         return tuple(replace(part, files=self._finished(part.files)) for part in written)
 
+    def _for_files(self, base: DatasetVersion) -> LanceHandle:
+        """Open a version on which files are written."""
+        handle = self._opener.at(base)
+        self._opener.packs.make_folders(base, handle.dataset)
+        return handle
+
     def _remember(self, base: DatasetVersion) -> Callable[[str, pa.Table], None]:
         def remember(file: str, rows: pa.Table) -> None:
             self._opener.written.remember(file, self._opener.at(base).column_ids, rows)
@@ -206,7 +212,7 @@ class LanceStore:
     def write_deletions(
         self, base: DatasetVersion, addresses: Sequence[int] | pa.Array
     ) -> tuple[WrittenDeletion, ...]:
-        handle = self._opener.at(base)
+        handle = self._for_files(base)
         written = staging.write_deletions(handle, _addresses(addresses), self._objects)
         return tuple(replace(part, files=self._finished(part.files)) for part in written)
 
@@ -214,7 +220,7 @@ class LanceStore:
         self, base: DatasetVersion, spec: IndexSpec, *, fragment_ids: Sequence[int] | None = None
     ) -> WrittenIndexSegment:
         # Building an index locks the library's object, and others read through the shared one.
-        dataset = self._opener.at(base).private_dataset()
+        dataset = self._for_files(base).private_dataset()
         if fragment_ids is None:
             fragment_ids = [fragment.fragment_id for fragment in dataset.get_fragments()]
         written = maintenance.build_index_segment(
@@ -231,7 +237,7 @@ class LanceStore:
             )
 
     def run_compaction(self, task: CompactionTask) -> CompactionResult:
-        dataset = self._opener.at(task.base).dataset
+        dataset = self._for_files(task.base).dataset
         result = maintenance.run_compaction(dataset, task, objects=self._objects)
         return replace(result, files=self._finished(result.files))
 
@@ -319,7 +325,10 @@ class LanceStore:
     def stage_linked(self, base: DatasetVersion, rows: LinkedRows) -> StagedTransaction:
         copies = Copies(base, self._opener.at(rows.source), self._objects, self._root)
         linker = Linker(self._opener.at(base), rows, copies)
-        return self._flushed(linker.staged())
+        # A cleanup that is under way may be about to remove a file whose name looks free by now.
+        with self._packing.alone(base.location):
+            staged = linker.staged()
+        return self._flushed(staged)
 
     def stage_linked_create(
         self, location: str, schema: pa.Schema, source: DatasetVersion
