@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
@@ -102,6 +103,21 @@ def sorted_distinct(values: Ints) -> Ints:
     is_first[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     return ordered[is_first]
+
+
+def bounded_runs(counts: Ints, *, total_max: int) -> Iterator[slice]:
+    """Cut numbers into runs that add up to at most `total_max`, one number at least.
+
+    >>> list(bounded_runs(np.array([2, 2, 9, 1]), total_max=4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends = np.cumsum(counts, dtype=np.int64)
+    start = 0
+    while start < len(counts):
+        done = int(ends[start - 1]) if start else 0
+        stop = max(int(np.searchsorted(ends, done + total_max, side="right")), start + 1)
+        yield slice(start, stop)
+        start = stop
 
 
 def id_type(count: int) -> np.dtype[np.signedinteger[Any]]:

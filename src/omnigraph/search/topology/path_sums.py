@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.dataclass import dataclass
-from omnigraph.search.topology.csr import Csr, Ints, Mask
+from omnigraph.search.topology.csr import Csr, Ints, Mask, bounded_runs
 from omnigraph.search.topology.traverse import (
     UNGUARDED,
     Adjacency,
@@ -223,7 +223,7 @@ def _csr_runs(
 ) -> Iterator[_Run]:
     first, counts = _spans(part, nodes)
     is_repeat = _repeat_mask(part) if part.has_parallel and not walk.by_record else None
-    for chunk in _span_chunks(counts):
+    for chunk in bounded_runs(counts, total_max=_STEPS_PER_CHUNK):
         guard.check()
         places = _places(first[chunk], counts[chunk])
         lengths, ends = counts[chunk], part.neighbours[places]
@@ -242,16 +242,6 @@ def _spans(part: Csr, nodes: Ints | None) -> tuple[Ints, Ints]:
         return part.indptr[:-1], np.diff(part.indptr)
     first: Ints = part.indptr[nodes]
     return first, part.indptr[nodes + 1] - first
-
-
-def _span_chunks(counts: Ints) -> Iterator[slice]:
-    ends = np.cumsum(counts, dtype=np.int64)
-    start = 0
-    while start < len(counts):
-        done = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, done + _STEPS_PER_CHUNK, side="right")), start + 1)
-        yield slice(start, stop)
-        start = stop
 
 
 def _places(first: Ints, counts: Ints) -> slice | Ints:

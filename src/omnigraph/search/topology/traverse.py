@@ -23,6 +23,7 @@ from omnigraph.dataclass import dataclass
 from omnigraph.search.topology.csr import (
     Ints,
     Mask,
+    bounded_runs,
     id_type,
     sorted_distinct,
     spread,
@@ -164,13 +165,7 @@ def _loop_records(part: Part, nodes: Ints | None) -> NDArray[np.int64]:
 
 def chunks(adjacency: Adjacency, nodes: Ints, *, rows_max: int) -> Iterator[slice]:
     """Cut start nodes into runs whose steps number at most `rows_max`, one node at least."""
-    ends = np.cumsum(np.maximum(degrees(adjacency, nodes), 1), dtype=np.int64)
-    start = 0
-    while start < len(nodes):
-        done = int(ends[start - 1]) if start else 0
-        stop = max(int(np.searchsorted(ends, done + rows_max, side="right")), start + 1)
-        yield slice(start, stop)
-        start = stop
+    return bounded_runs(np.maximum(degrees(adjacency, nodes), 1), total_max=rows_max)
 
 
 def steps(adjacency: Adjacency, nodes: Ints, *, guard: Guard = UNGUARDED) -> Steps:
