@@ -1,8 +1,10 @@
-"""What a long history of small commits costs: files, bytes and the time to open it.
+"""What a long history of small commits costs: files, bytes, and time to open it and to write on.
 
 Each commit adds one node and one edge, with the settings that a caller gets by default. At every
 checkpoint the handle is closed, the files of the graph are counted by kind, and the graph is opened
-again. The peer is the same graph at an earlier checkpoint: a commit must cost the same later.
+again: for reading, with a first query, and for writing, with a first commit. These times are
+processor time of all threads, because other work on the machine lengthens them less. The peer is
+the same graph at an earlier checkpoint: a commit must cost the same later.
 
 `--commits 3000` stops earlier; `--durability process` flushes nothing, which changes no file.
 """
@@ -14,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +26,10 @@ from omnigraph.store.durability import DURABILITIES, Durability
 
 SCHEMA = "node P {k: I64 @key  name: String}\nedge K: P -> P {}"
 CHECKPOINTS = (100, 1_000, 3_000, 10_000, 30_000)
-OPENS = 7
+ROUNDS = 8
 HEADINGS = (
-    "| commits | files each | kB each | kB of each new one | ms each | open (read), ms | (write) |",
-    "|---|---|---|---|---|---|---|",
+    "| commits | files | kB | kB of new ones | ms | open | first query | to write | first commit |",
+    "|---|---|---|---|---|---|---|---|---|",
 )
 FILE_HEADINGS = ("| files of | what | files | bytes |", "|---|---|---|---|")
 
@@ -66,15 +69,33 @@ def commit(graph: Graph, number: int) -> None:
     graph.load([node, edge], mode="merge")
 
 
-def open_ms(root: str, mode: OpenMode) -> float:
-    """Return the median time to open a graph, after a first time that fills the page cache."""
-    taken = []
-    for _ in range(OPENS + 1):
-        start = time.perf_counter()
-        graph = Graph.open(root, mode=mode)
-        taken.append((time.perf_counter() - start) * 1e3)
+def answer(graph: Graph, number: int) -> None:
+    """Look one node up."""
+    graph.query(f"match {{ $p: P {{ k: {number} }} }} return {{ $p.name }}")
+
+
+def open_ms(
+    root: str,
+    mode: OpenMode,
+    use: Callable[[Graph, int], None],
+    *,
+    start: int,
+    durability: Durability,
+) -> tuple[float, float]:
+    """Return the median times to open a graph and to use it first, after a round that warms up.
+
+    Each round passes the next number from `start` on.
+    """
+    opened, used = [], []
+    for number in range(start, start + ROUNDS):
+        begun = time.process_time()
+        graph = Graph.open(root, mode=mode, durability=durability)
+        between = time.process_time()
+        use(graph, number)
+        used.append((time.process_time() - between) * 1e3)
+        opened.append((between - begun) * 1e3)
         graph.close()
-    return statistics.median(taken[1:])
+    return statistics.median(opened[1:]), statistics.median(used[1:])
 
 
 def measure(root: Path, commits: int, durability: Durability) -> None:
@@ -82,7 +103,7 @@ def measure(root: Path, commits: int, durability: Durability) -> None:
     graph = Graph.init(str(root), SCHEMA, durability=durability)
     graph.load([{"type": "P", "data": {"k": 0, "name": "n0"}}], mode="merge")
     print("\n".join(HEADINGS), flush=True)
-    done, bytes_before = 1, 0
+    done, bytes_before, last = 1, 0, 1
     for checkpoint in [each for each in CHECKPOINTS if each <= commits]:
         start = time.perf_counter()
         for number in range(done, checkpoint):
@@ -91,21 +112,23 @@ def measure(root: Path, commits: int, durability: Durability) -> None:
         graph.close()
         files, sizes = count(root)
         fresh = (sizes.total() - bytes_before) / (checkpoint - done) / 1e3
-        read = open_ms(str(root), OpenMode.READ_ONLY)
-        write = open_ms(str(root), OpenMode.READ_WRITE)
+        read, query = open_ms(str(root), OpenMode.READ_ONLY, answer, start=0, durability=durability)
+        write, written = open_ms(
+            str(root), OpenMode.READ_WRITE, commit, start=checkpoint, durability=durability
+        )
         print(
             f"| {checkpoint:,} | {files.total() / checkpoint:.2f} |"
             f" {sizes.total() / checkpoint / 1e3:.1f} | {fresh:.1f} | {took_ms:.1f} |"
-            f" {read:.1f} | {write:.1f} |",
+            f" {read:.1f} | {query:.1f} | {write:.1f} | {written:.1f} |",
             flush=True,
         )
-        done, bytes_before = checkpoint, sizes.total()
+        done, bytes_before, last = checkpoint + ROUNDS, sizes.total(), checkpoint
         graph = Graph.open(str(root), durability=durability)
     graph.close()
-    print(f"\nAfter {done:,} commits, per commit:\n")
+    print(f"\nAfter {last:,} commits, per commit:\n")
     print("\n".join(FILE_HEADINGS))
     for kind in sorted(files):
-        number, size = files[kind] / done, sizes[kind] / done
+        number, size = files[kind] / last, sizes[kind] / last
         print(f"| `{kind.home}` | {kind.what} | {number:.3f} | {size:,.0f} |")
 
 

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from omnigraph.graph import Graph, OpenMode
 from omnigraph.maintenance import background as auto_optimize
 from omnigraph.maintenance.background import (
+    READ_AT_OPEN_MAX,
     SMALL_MAX,
     UNCOVERED_MAX,
     URGENT_COMMITS,
+    crowded_sizes,
     tail_to_compact,
 )
 from omnigraph.maintenance.optimize import Maintenance
@@ -52,6 +54,39 @@ def test_what_is_left_alone_is_bounded(sizes: list[int]) -> None:
     fragments = [fragment(number, rows) for number, rows in enumerate(sizes)]
     small = sum(rows < 1_000_000 for rows in sizes)
     assert (tail_to_compact(fragments) is None) is (small <= SMALL_MAX)
+
+
+def test_what_is_read_at_open_has_few_fragments_of_each_larger_size() -> None:
+    small = [fragment(n, 3) for n in range(SMALL_MAX)]
+    larger = [fragment(100 + n, 200) for n in range(READ_AT_OPEN_MAX)]
+    assert crowded_sizes([*larger, *small], is_closing=False) is None
+    options = crowded_sizes([*larger, fragment(200, 200), *small], is_closing=False)
+    assert options is not None
+    assert options.target_rows == 1_024
+    options = crowded_sizes([*larger, *small], is_closing=True)
+    assert options is not None
+    assert options.target_rows == 32
+    assert crowded_sizes(larger, is_closing=True) is None
+
+
+def test_fragments_stay_few_and_rows_are_rewritten_seldom() -> None:
+    """Commits of three rows each, and a run after every `URGENT_COMMITS` of them."""
+    sizes: list[int] = []
+    commits, rewritten, most = 20_000, 0, 0
+    for number in range(commits):
+        sizes.append(3)
+        most = max(most, len(sizes))
+        options = None
+        if number % URGENT_COMMITS == 0:
+            found = [fragment(n, rows) for n, rows in enumerate(sizes)]
+            options = crowded_sizes(found, is_closing=False)
+        if options is not None:
+            taken = [rows for rows in sizes if rows < options.target_rows]
+            rewritten += sum(taken)
+            sizes = [rows for rows in sizes if rows >= options.target_rows] + [sum(taken)]
+    assert most <= SMALL_MAX + URGENT_COMMITS + 3 * READ_AT_OPEN_MAX
+    assert sum(1 for rows in sizes if rows > 3) <= 3 * READ_AT_OPEN_MAX
+    assert rewritten <= 4 * 3 * commits
 
 
 def write(graph: Graph, number: int) -> None:
@@ -165,6 +200,21 @@ def test_short_lived_handles_tidy_up_when_they_are_closed(place: Place, impatien
     later = place.open()
     assert counts(later)[0] == 1
     assert len(ids(later.snapshot())) == impatient + 1
+
+
+def test_short_lived_handles_leave_little_to_open(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_optimize, "READ_AT_OPEN_MAX", 2)
+    local_place.init().close()
+    for number in range(8):
+        with local_place.open() as graph:
+            write(graph, number)
+    later = local_place.open()
+    _, manifest, commits = counts(later)
+    assert commits <= 3
+    assert manifest <= 5
+    assert recorded(later) == published(later)
 
 
 def test_a_closed_handle_has_nothing_under_way(

@@ -19,6 +19,8 @@ Closing the handle does the rest in the caller's thread.
 Small is relative: fragments are sorted into sizes by powers of `_TIER_FACTOR`, and only fragments
 up to the size of which there are too many are rewritten. So a table of a million rows is not
 rewritten because of 65 new ones, and the number of fragments grows with the logarithm of the rows.
+Of `__manifest` and the commit tables, which are read when a graph is opened, fewer may stay of each
+size (`crowded_sizes`).
 
 Nothing here can fail a write: a problem is logged, and the next commit tries again. A process that
 dies leaves the commit tables behind, and the next open for writing brings them up to date.
@@ -48,8 +50,9 @@ from omnigraph.store.records import CompactionOptions, FragmentInfo
 from omnigraph.write.commit.job import WriteJob
 
 SMALL_MAX: Final = 64
-CLOSED_MANIFEST_MAX: Final = 8
-"""Opening a graph reads all of `__manifest`, and each fragment of it takes as long as many rows."""
+READ_AT_OPEN_MAX: Final = 8
+"""Opening a graph reads all of `__manifest`, and for writing the ids of all recorded commits. A
+fragment takes as long as 1,000 rows there."""
 UNCOVERED_MAX: Final = 8
 """A probe reads every fragment that its index does not cover: more than this cost too much."""
 UNCOVERED_ROWS_MAX: Final = 2_048
@@ -66,21 +69,36 @@ _OWN_KINDS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
 _log = logging.getLogger(__name__)
 
 
-def tail_to_compact(
-    fragments: Sequence[FragmentInfo], *, small_max: int | None = None
-) -> CompactionOptions | None:
-    """Return up to which size fragments are worth rewriting together; None when none are.
-
-    `small_max` is how many of one size may stay: by default `SMALL_MAX`.
-    """
-    small_max = SMALL_MAX if small_max is None else small_max
+def tail_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | None:
+    """Return up to which size fragments are worth rewriting together; None when none are."""
     target = _TIER_FACTOR
     while target <= _TARGET_ROWS_MAX * _TIER_FACTOR:
         bound = min(target, _TARGET_ROWS_MAX)
-        if sum(fragment.rows < bound for fragment in fragments) > small_max:
+        if sum(fragment.rows < bound for fragment in fragments) > SMALL_MAX:
             return CompactionOptions(target_rows=bound)
         target *= _TIER_FACTOR
-    if sum(fragment.deleted_rows > 0 for fragment in fragments) > small_max:
+    return _deletions_to_compact(fragments)
+
+
+def crowded_sizes(
+    fragments: Sequence[FragmentInfo], *, is_closing: bool
+) -> CompactionOptions | None:
+    """Return the same for a dataset that is read as a whole when a graph is opened.
+
+    Of each size `READ_AT_OPEN_MAX` may stay. Of the smallest, which every commit adds, `SMALL_MAX`
+    may stay until the handle is closed. The largest crowded size takes all smaller ones with it.
+    """
+    options, least = None, 0
+    for bound in (_TIER_FACTOR, _TIER_FACTOR**2, _TIER_FACTOR**3, _TARGET_ROWS_MAX):
+        stay = SMALL_MAX if bound == _TIER_FACTOR and not is_closing else READ_AT_OPEN_MAX
+        if sum(least <= fragment.rows < bound for fragment in fragments) > stay:
+            options = CompactionOptions(target_rows=bound)
+        least = bound
+    return options or _deletions_to_compact(fragments)
+
+
+def _deletions_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | None:
+    if sum(fragment.deleted_rows > 0 for fragment in fragments) > SMALL_MAX:
         return CompactionOptions(target_rows=1, deleted_share_min=0.0)
     return None
 
@@ -156,7 +174,7 @@ class BackgroundMaintenance:
             pending = self._take()
             self._record(pending)
             if self._enabled:
-                self._compact(pending, is_quiet=True, manifest_max=CLOSED_MANIFEST_MAX)
+                self._compact(pending, is_quiet=True, is_closing=True)
             # Compaction commits too, and a worker for that would write after this call.
             self._record_pending()
             self._repository.checksums.record()
@@ -243,14 +261,13 @@ class BackgroundMaintenance:
         if pending.commits:
             self._repository.commit_tables.record(pending.commits)
 
-    def _compact(
-        self, pending: _Pending, *, is_quiet: bool, manifest_max: int | None = None
-    ) -> None:
+    def _compact(self, pending: _Pending, *, is_quiet: bool, is_closing: bool = False) -> None:
         for incarnation in sorted(pending.branches):
             keys = sorted(key for owner, key in pending.tables if owner == incarnation)
             try:
                 self._compact_branch(incarnation, keys, is_quiet=is_quiet)
-                self._compact_manifest(incarnation, small_max=manifest_max)
+                self._compact_derived(is_closing=is_closing)
+                self._compact_manifest(incarnation, is_closing=is_closing)
                 self._pack(incarnation, keys)
             except OmnigraphError as error:
                 _log.info("maintenance of branch %s was put off: %s", incarnation.branch, error)
@@ -283,13 +300,21 @@ class BackgroundMaintenance:
         if due:
             with_indexes = wants_indexes and is_small
             self._maintenance.compact_tail(incarnation, due, with_indexes=with_indexes)
+
+    def _compact_derived(self, *, is_closing: bool) -> None:
+        datasets = self._repository.store.datasets
         for location in (COMMITS, COMMIT_ACTORS, CHECKSUMS):
-            if datasets.exists(location):
-                # By sizes: otherwise a long history would be rewritten every time.
-                options = tail_to_compact(datasets.open(location).fragments())
-                if options is not None:
-                    compact_dataset(datasets, location, options)
-                datasets.pack_versions(location)
+            if not datasets.exists(location):
+                continue
+            # By sizes: otherwise a long history would be rewritten every time.
+            fragments = datasets.open(location).fragments()
+            if location == CHECKSUMS:
+                options = tail_to_compact(fragments)
+            else:
+                options = crowded_sizes(fragments, is_closing=is_closing)
+            if options is not None:
+                compact_dataset(datasets, location, options)
+            datasets.pack_versions(location)
 
     def _pack(self, incarnation: Incarnation, keys: Iterable[str]) -> None:
         """Put the files of old versions together: a commit then costs the same after thousands."""
@@ -302,11 +327,11 @@ class BackgroundMaintenance:
         if datasets.has_versions_to_pack(MANIFEST, branch=incarnation.lance_branch):
             pack_manifest(self._repository, incarnation)
 
-    def _compact_manifest(self, incarnation: Incarnation, *, small_max: int | None) -> None:
+    def _compact_manifest(self, incarnation: Incarnation, *, is_closing: bool) -> None:
         """Compact the small fragments of a branch's manifest."""
         reader = self._repository.reader
         fragments = reader.open(incarnation, reader.head_version(incarnation)).fragments()
-        options = tail_to_compact(fragments, small_max=small_max)
+        options = crowded_sizes(fragments, is_closing=is_closing)
         if options is not None:
             compact_manifest(self._repository, incarnation, options)
 
