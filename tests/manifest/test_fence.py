@@ -12,10 +12,17 @@ from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StaleBaseError
+from omnigraph.store.lance.opener import LanceOpener
 from omnigraph.store.records import CleanupRequest, CommittedRange, StagedTransaction
 from support.clocks import DAY_S, WrongClock
 from support.fences import unfenced
 from support.places import Place, add, ids, repository_of
+
+
+@pytest.fixture(autouse=True)
+def fence_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave to the fence what local disks look at first, and older releases did not."""
+    monkeypatch.setattr(LanceOpener, "has_gap_since", lambda _opener, _base: False)
 
 
 def publish(
@@ -48,6 +55,9 @@ class _Held:
         self._datasets.commit_staged = self._commit  # type: ignore[method-assign]  # the test watches it
 
     def _commit(self, staged: StagedTransaction, *, exact: bool = True) -> CommittedRange:
+        if staged.base.location != MANIFEST:
+            # What runs in the background stores checksums when it comes to it.
+            return self._inner(staged, exact=exact)
         self._datasets.commit_staged = self._inner  # type: ignore[method-assign]  # once
         self._meanwhile()
         try:

@@ -28,6 +28,7 @@ from omnigraph.store.errors import (
 from omnigraph.store.filters import Comparison, OneOf
 from omnigraph.store.lance.layout import manifest_path
 from omnigraph.store.records import (
+    ROW_ADDRESS,
     CleanupRequest,
     CompactionOptions,
     DatasetVersion,
@@ -592,3 +593,26 @@ def test_a_version_that_a_cleanup_takes_while_versions_are_listed_is_no_damage(
     else:
         with pytest.raises(CorruptObjectError):
             local_store.datasets.versions(LOCATION)
+
+
+@pytest.mark.parametrize("going", [(2,), (3,), (2, 3)])
+def test_a_commit_is_refused_that_cannot_be_compared_with_versions_that_a_cleanup_has_removed(
+    local_store: Store, going: tuple[int, ...]
+) -> None:
+    """The library passes over them: rows that were deleted in between would come back."""
+    store, other = local_store, connect(local_store.settings.root.uri)
+    base = create(store, people(["p0", "p1", "p2"]))
+    assert base.version == 2
+
+    def deleting(name: str) -> StagedTransaction:
+        found = store.datasets.open(LOCATION, version=base.version).find("id", [name])
+        return store.datasets.stage_update(base, deleted=found[ROW_ADDRESS])
+
+    late = deleting("p0")
+    at = other.datasets.commit_staged(deleting("p1")).at
+    at = append(other, at, people(["new"])).at
+    other.datasets.cleanup(LOCATION, CleanupRequest(versions=going), preview=False)
+    with pytest.raises(StaleBaseError):
+        store.datasets.commit_staged(late, exact=False)
+    store.datasets.forget(LOCATION)
+    assert set(ages(store, store.datasets.open(LOCATION).at)) == {"p0", "p2", "new"}

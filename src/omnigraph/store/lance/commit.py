@@ -96,7 +96,7 @@ class LanceCommitter:
         if exact:
             self._check_head(base)
         else:
-            self._check_packs(base)
+            self._check_versions(base)
         try:
             achieved = lance.LanceDataset.commit(
                 handle.dataset, transaction, max_retries=0, storage_options=self.opener.options
@@ -189,11 +189,11 @@ class LanceCommitter:
         if head != base.version:
             raise _stale(base, head, "the head was looked at first")
 
-    def _check_packs(self, base: DatasetVersion) -> None:
+    def _check_versions(self, base: DatasetVersion) -> None:
         """Refuse a base that Lance cannot compare with all versions after it."""
-        if self.opener.is_packed_since(base):
+        if self.opener.has_gap_since(base):
             head = self.opener.head_version(base.location, branch=base.branch)
-            raise _stale(base, head, "versions after it are in a pack")
+            raise _stale(base, head, "versions after it were removed, or are in a pack")
 
     def _commit_creation(
         self, staged: StagedTransaction, transaction: Transaction

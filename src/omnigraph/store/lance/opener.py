@@ -241,8 +241,12 @@ class LanceOpener:
         handle = self.open_cold(at)
         return None if self.packs.is_laid_out(handle.dataset) else handle
 
-    def is_packed_since(self, base: DatasetVersion) -> bool:
-        """Whether a version or one after it is in a pack: Lance does not see what it changed."""
+    def has_gap_since(self, base: DatasetVersion) -> bool:
+        """Whether a version or one after it has no file any more, on local disks.
+
+        It is in a pack, or a cleanup has removed it. Lance passes over it and lands a commit on the
+        head that undoes what it has changed.
+        """
         if not self._root.is_local:
             return False
         location, branch = base.location, base.branch
@@ -251,11 +255,7 @@ class LanceOpener:
         except DatasetNotFoundError:
             return False  # The commit finds that out, too, and says what became of it.
         versions = range(base.version, head + 1)
-        absent = [one for one in versions if not self._has_version(location, branch, one)]
-        if not absent:
-            return False
-        packed = {one for pack in self.packs.of(location, branch) for one in pack.versions}
-        return not packed.isdisjoint(absent)
+        return not all(self._has_version(location, branch, one) for one in versions)
 
     def uri(self, location: str, branch: str | None) -> str:
         """Return the name under which Lance finds a lineage."""
