@@ -22,6 +22,7 @@ from omnigraph.read.limits import MemoryLimitError
 from omnigraph.read.result import QueryResult, Target
 from omnigraph.read.shapes.batched_aggregate import BatchedAggregate
 from omnigraph.search.topology.cache import Topologies
+from support.places import finish_maintenance
 
 SCHEMA = """
 node P { key: String @key  i: I32  town: String }
@@ -55,6 +56,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
         },
         mode="append",
     )
+    # What runs in the background would be measured too.
+    finish_maintenance(made)
     return made
 
 

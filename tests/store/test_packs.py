@@ -45,6 +45,7 @@ from support.faulty_store import (
 from support.people import LOCATION, append, create, people, stage_upsert
 
 VERSIONS = 26
+TRIES = 20
 
 
 @pytest.fixture(autouse=True)
@@ -501,8 +502,11 @@ def test_the_transaction_of_a_version_that_is_packed_and_unpacked_at_this_moment
 
 
 def patiently(store: Store, version: int, *, with_files: bool) -> dict[str, Any]:
-    """Read as the manifest is read: files of rows may go into a pack in the middle."""
-    for _ in range(3 if with_files else 0):
+    """Read as the manifest is read: files of rows may go into a pack in the middle.
+
+    Here each version is moved again and again, so it may happen many times in a row.
+    """
+    for _ in range(TRIES if with_files else 0):
         with suppress(CorruptObjectError):
             return content(store, version)
     return content(store, version)
