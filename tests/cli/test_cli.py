@@ -355,6 +355,10 @@ def test_queries_that_are_not_utf_8_are_a_report(omnigraph: Terminal) -> None:
         ),
         (("branch", "create"), "Missing argument 'NAME'."),
         (("init", "g.omni"), "Missing option '--schema'."),
+        (
+            ("load", "g.omni", "people.jsonl"),
+            "Missing option '--mode'. Choose from: overwrite, append, merge",
+        ),
         (("init", "--schema", "no.pg", "g.omni"), "File 'no.pg' does not exist."),
         (("init", "--schema", ".", "g.omni"), "File '.' is a directory."),
         (("lint", "--query", "no.gq", "--schema", "s.pg"), "File 'no.gq' does not exist."),

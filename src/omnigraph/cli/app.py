@@ -232,8 +232,16 @@ def _misused(error: click.ClickException, words: list[str]) -> int:
         # The message repeats words of the call, which may be addresses.
         message = StringIO()
         error.show(file=message)
-        click.echo(shown(message.getvalue()), err=True, nl=False)
+        click.echo(shown(_without_tabs(message.getvalue())), err=True, nl=False)
     return error.exit_code
+
+
+def _without_tabs(message: str) -> str:
+    """Return a message of click with its indented list of choices on one line.
+
+    Its tabs would be shown as the escapes of control characters.
+    """
+    return message.replace("\n\t", " ")
 
 
 class WrongUsageError(InvalidInputError):
@@ -243,7 +251,7 @@ class WrongUsageError(InvalidInputError):
 
     def __init__(self, mistake: click.UsageError) -> None:
         self.command = "omnigraph" if mistake.ctx is None else mistake.ctx.command_path
-        super().__init__(mistake.format_message())
+        super().__init__(_without_tabs(mistake.format_message()))
         self.hint = f"`{self.command} --help` lists what it takes"
 
 
