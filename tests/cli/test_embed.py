@@ -92,8 +92,9 @@ def test_a_graph_is_embedded_as_one_commit(
     shape: dict[str, Any] = json.loads(out)
     assert shape["types"] == [{"name": "Note", "embedded_records": 1}]
     assert shape["commit"]["graph_commit_id"]
-    code, out, _ = called(capsys, "embed", "--store", root)
-    assert (code, "0 Note" in out) == (0, True)
+    for address in ((root,), ("--store", root), ("--uri", root)):
+        code, out, _ = called(capsys, "embed", *address)
+        assert (code, "0 Note" in out) == (0, True)
     code, out, _ = called(capsys, "embed", "--store", root, "--reembed-all")
     assert (code, "1 Note (1 texts sent)" in out) == (0, True)
 
@@ -107,6 +108,7 @@ def test_a_graph_is_embedded_as_one_commit(
         (("--clean", "--reembed-all"), "mutually exclusive"),
         (("--store", "g", "--seed", "a"), "--seed does not go with --store"),
         (("--store", "g", "--clean"), "--clean does not go with --store"),
+        (("g.omni", "--clean"), "--clean does not go with URI"),
         (("--seed", "a", "--branch", "b"), "--branch does not go with a file"),
         (("--seed", "nowhere.yaml"), "nowhere.yaml cannot be read"),
     ],

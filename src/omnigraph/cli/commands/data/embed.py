@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from omnigraph.cli.address import acting, open_graph
+from omnigraph.cli.address import acting, graph_address, open_graph
 from omnigraph.cli.options.commit_note import commit_options
 from omnigraph.cli.options.flags import ScopedCommand, flags
 from omnigraph.cli.output.output import Output, json_option
@@ -22,6 +22,7 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.command("embed", cls=ScopedCommand)
+@graph_address
 @click.option("--seed", metavar="MANIFEST", type=_FILE, help="A YAML file that names the others.")
 @click.option("--input", "source", metavar="FILE", type=_FILE, help="Graph records to read.")
 @click.option("--output", metavar="FILE", type=_FILE, help="Where to write the records.")
@@ -40,6 +41,7 @@ _FILE = click.Path(path_type=Path)
 @commit_options
 @json_option
 def command(
+    uri: str | None,
     seed: Path | None,
     source: Path | None,
     output: Path | None,
@@ -53,18 +55,20 @@ def command(
     properties: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Make the vectors of a file of records, or with --store those of a graph."""
+    """Make the vectors of a graph, or those of a file of records."""
     out = Output(as_json=as_json)
     files = {"--seed": seed, "--input": source, "--output": output, "--spec": spec}
     if clean and reembed_all:
         raise click.UsageError("--clean and --reembed-all are mutually exclusive")
-    if flags().get("store") is not None:
+    named = {"URI": uri} | {f"--{flag}": flags().get(flag) for flag in ("uri", "store")}
+    address = next((name for name, value in named.items() if value is not None), None)
+    if address is not None:
         _refuse(
-            "--store",
+            address,
             {**files, "--clean": clean or None, "--select": selectors or None},
         )
         options = {"branch": branch, "message": message, "properties": properties}
-        _embed_graph(out, types, options, reembed_all=reembed_all)
+        _embed_graph(out, uri, types, options, reembed_all=reembed_all)
         return
     _refuse(
         "a file",
@@ -77,7 +81,7 @@ def command(
         spec_value, where = _decoded(spec), str(spec)
     else:
         raise click.UsageError(
-            "give --seed MANIFEST, or --input, --output and --spec, or --store URI"
+            "give --seed MANIFEST, or --input, --output and --spec, or the URI of a graph"
         )
     from omnigraph.graph import EmbedFileRequest, EmbedSpec, Selector  # noqa: PLC0415 loads Lance
 
@@ -100,9 +104,14 @@ def _refuse(what: str, others: dict[str, Any]) -> None:
 
 
 def _embed_graph(
-    out: Output, types: tuple[str, ...], options: dict[str, Any], *, reembed_all: bool
+    out: Output,
+    uri: str | None,
+    types: tuple[str, ...],
+    options: dict[str, Any],
+    *,
+    reembed_all: bool,
 ) -> None:
-    with open_graph(None, read_only=False) as graph:
+    with open_graph(uri, read_only=False) as graph:
         out.write_target(graph.uri)
         result = graph.embed(
             types, mode="all" if reembed_all else "missing", actor_id=acting(), **options

@@ -45,7 +45,7 @@ def command(
     old_jsonl: bool,
     as_json: bool,
 ) -> None:
-    """Write all nodes and edges of a branch; load takes jsonl and parquet back."""
+    """Write all nodes and edges of a branch; load takes them back."""
     from omnigraph.graph import ReadTarget  # noqa: PLC0415 loads Lance
 
     if old_jsonl:
