@@ -213,6 +213,33 @@ def test_a_hint_that_is_made_for_one_error_speaks_python_too() -> None:
     assert in_python("read it with `omnigraph blob`") == "read it with `graph.blob(...)`"
 
 
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        (
+            "`omnigraph branch merge x --into main --prefer source` (or `target`)",
+            "`graph.branches.merge('x', 'main', prefer='source')` (or `target`)",
+        ),
+        (
+            "`omnigraph branch merge x --into main --schema target --allow-data-loss` drops",
+            "`graph.branches.merge('x', 'main', schema='target', allow_data_loss=True)` drops",
+        ),
+        ("add `--allow-data-loss`", "add `allow_data_loss=True`"),
+        (
+            "`omnigraph branch conflicts x --into main` says what is wrong",
+            "`graph.branches.conflicts('x', 'main')` says what is wrong",
+        ),
+        (
+            "`omnigraph branch merge SOURCE --into TARGET` with two names",
+            "`graph.branches.merge(source, target)` with two names",
+        ),
+        ("`omnigraph doctor --scrub`", "`graph.maintenance.scrub()`"),
+    ],
+)
+def test_a_hint_keeps_the_choices_of_a_command_in_python(hint: str, expected: str) -> None:
+    assert in_python(hint) == expected
+
+
 @pytest.mark.parametrize("text", sorted(set(CALLS.values()) - {"help(Graph.load)"}))
 def test_a_call_that_a_hint_names_can_be_made(text: str, graph: Graph) -> None:
     call = ast.parse(text, mode="eval").body

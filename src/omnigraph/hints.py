@@ -19,6 +19,8 @@ CALLS: Final[dict[str, str]] = {
     "commit list": "graph.commits.list()",
     "diff": "graph.changes.between(before, after)",
     "doctor": "graph.maintenance.examine()",
+    "doctor --scrub": "graph.maintenance.scrub()",
+    "doctor --scrub --adopt": "graph.maintenance.scrub(adopt=True)",
     "embed": "graph.embed()",
     "export": "graph.export(...)",
     "init": "Graph.init(uri, schema)",
@@ -44,7 +46,15 @@ CALLS: Final[dict[str, str]] = {
 COMMAND_ONLY: Final = ("cluster", "pipeline", "login", "serve")
 """First words of commands that have no call in Python: a hint names them as they are."""
 
+MERGE_CHOICES: Final[dict[str, str]] = {
+    "--allow-data-loss": "allow_data_loss=True",
+    "--prefer": "prefer=",
+    "--schema": "schema=",
+}
+"""What an option of `branch merge` is called in Python: without it the same merge fails again."""
+
 ARGUMENTS: Final[dict[str, str]] = {
+    "--allow-data-loss": "allow_data_loss=True",
     "--as": "actor_id=",
     "--data": "data=sys.stdin.buffer",
     "--edge": "data={'TYPE': rows}",
@@ -54,6 +64,7 @@ ARGUMENTS: Final[dict[str, str]] = {
     "--format": "format=",
     "--map": "map",
     "--node": "data={'TYPE': rows}",
+    "--on-duplicate": "on_duplicate=",
     "--on-error": "on_error=",
     "--schema-changes": "schema_changes=",
     "--spark-master": "spark=get_spark()",
@@ -72,6 +83,8 @@ def in_python(hint: str) -> str:
     'try again; `graph.recovery.status()` shows who is writing'
     >>> in_python("`--engine local` runs in this process")
     "`engine='local'` runs in this process"
+    >>> in_python("`omnigraph branch merge draft --into main --prefer source` settles them")
+    "`graph.branches.merge('draft', 'main', prefer='source')` settles them"
     """
     return _QUOTED.sub(lambda found: f"`{_call(found['text'])}`", hint)
 
@@ -89,5 +102,17 @@ def _call(text: str) -> str:
 def _of_command(words: list[str]) -> str | None:
     for count in range(len(words), 0, -1):
         if call := CALLS.get(" ".join(words[:count])):
-            return call
+            return _of_merge(call, words[count:]) if "--into" in words else call
     return None
+
+
+def _of_merge(call: str, words: list[str]) -> str:
+    """Put the two branches of a merge, and the choice that settles it, into a call."""
+    source, _, target, *options = words
+    if source == "SOURCE":
+        return call
+    arguments = [repr(source), repr(target)]
+    for place, option in enumerate(options):
+        if name := MERGE_CHOICES.get(option):
+            arguments.append(f"{name}{options[place + 1]!r}" if name.endswith("=") else name)
+    return f"{call.partition('(')[0]}({', '.join(arguments)})"
