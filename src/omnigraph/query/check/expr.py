@@ -132,9 +132,17 @@ def required_parameter(context: Context, variable: Variable) -> ParameterValue |
             f"`${variable.name}` is not a declared parameter",
             variable.span,
             suggestion(variable.name, context.parameters, what="parameters", spell=with_dollar)
-            or f"declare it: `(${variable.name}: <Type>)`",
+            or _declaration(context, variable),
         )
     return value
+
+
+def _declaration(context: Context, variable: Variable) -> str:
+    """Return how a parameter is declared; a query of one line has no place for it."""
+    declared = f"(${variable.name}: <Type>)"
+    if context.report.has_head:
+        return f"declare it: `{declared}`"
+    return f"give the query a name that declares it: `query name{declared} {{ … }}`"
 
 
 def number_parameter(context: Context, variable: Variable, what: str) -> str | None:

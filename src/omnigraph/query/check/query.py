@@ -14,7 +14,7 @@ from omnigraph.query.check.expr import number_parameter
 from omnigraph.query.check.match import check_block
 from omnigraph.query.check.mutation import check_statement
 from omnigraph.query.check.order import OrderChecker
-from omnigraph.query.check.scope import Context, Reporter, Scope
+from omnigraph.query.check.scope import UNNAMED, Context, Reporter, Scope
 from omnigraph.query.language.tree import QueryDecl, ReadBody, Statement, Variable
 from omnigraph.query.plan.plan import (
     SCORE_TYPE,
@@ -44,7 +44,7 @@ def check_query(
     context = Context(
         catalog,
         {parameter.name: parameter for parameter in query.parameters},
-        Reporter(source, f"query '{query.name}'" if query.name else "the query"),
+        Reporter(source, f"query '{query.name}'" if query.name else UNNAMED),
     )
     checked: CheckedQuery | None
     if isinstance(query.body, ReadBody):

@@ -14,6 +14,8 @@ from omnigraph.schema.catalog import Catalog, EntityType, Property
 from omnigraph.syntax import Diagnostic, Phase, SourceText, Span
 
 WILDCARD: Final = "_"
+UNNAMED: Final = "the query"
+"""The subject of a read that is `match … return …` alone."""
 _SHOWN_MAX: Final = 8
 
 _NOTHING: Final[Mapping[str, Property]] = {}
@@ -34,6 +36,11 @@ class Reporter:
                 code, Phase.TYPE, f"{code}: {message}", self.source, span, hint, self.subject
             )
         )
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the query has a name and parameters, or is `match … return …` alone."""
+        return self.subject != UNNAMED
 
     def text(self, span: Span) -> str:
         """Return what was written in a span, on one line."""
