@@ -124,6 +124,16 @@ def test_a_graph_shows_where_it_is_and_what_it_has(graph: Graph) -> None:
     assert "<td>edge:Knows</td><td>1</td>" in html
 
 
+def test_a_part_of_a_graph_shows_where_it_is_and_the_schema_its_types(graph: Graph) -> None:
+    for part in (graph.branches, graph.commits, graph.tags, graph.changes, graph.maintenance):
+        assert repr(part) == f"<{type(part).__name__} of {graph.uri} branch=main>"
+    assert repr(graph.schema) == f"<GraphSchema of {graph.uri} branch=main>"
+    assert "<td>age: I32?, name: String @key</td>" in graph.schema._repr_html_()
+    graph.close()
+    assert repr(graph.tags).endswith(" branch=main closed>")
+    assert "closed" in graph.schema._repr_html_()
+
+
 def test_everything_that_people_look_at_is_a_table(graph: Graph) -> None:
     graph.branches.create("b")
     before = graph.snapshot()

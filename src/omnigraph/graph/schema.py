@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from omnigraph.display import Display
 from omnigraph.graph.arguments import check_commit
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.late import (
@@ -28,6 +29,10 @@ from omnigraph.syntax.given import GivenSource, given_source
 
 class GraphSchema(Part):
     """Shows, plans and applies the schema of a graph."""
+
+    def _repr_html_(self) -> str:
+        is_closed = self._opened.closed.is_set()
+        return Display(repr(self)).html() if is_closed else self.catalog()._repr_html_()
 
     def source(self, *, branch: str | None = None) -> str:
         """Return the accepted schema text of a branch, by default of the bound one."""

@@ -51,6 +51,7 @@ from omnigraph.search.embedding.table import EmbeddingsTable
 from omnigraph.search.topology.cache import Topologies
 from omnigraph.search.topology.store import TopologyStore
 from omnigraph.store.blob_bases import blob_bases
+from omnigraph.texts import shown
 
 LIVE_EVENTS: Final = "OMNIGRAPH_LINEAGE"
 """Names where events of lineage go; without it nothing of lineage is loaded for a read."""
@@ -313,6 +314,11 @@ class Part:
         if self._opened.closed.is_set():
             raise GraphClosedError(self._opened.repository.root)
         return self._opened
+
+    def __repr__(self) -> str:
+        state = " closed" if self._opened.closed.is_set() else ""
+        root, branch = shown(self._opened.repository.root), self._opened.binding.get().branch
+        return f"<{type(self).__name__} of {root} branch={branch}{state}>"
 
 
 def share_columns(folder: Path) -> None:
