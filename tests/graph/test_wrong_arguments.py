@@ -17,6 +17,7 @@ from omnigraph.manifest.errors import CommitNotFoundError
 
 SCHEMA = "node Person { name: String @key }"
 READ = "match { $p: Person } return { $p.name }"
+ADD = 'query add() { insert Person { name: "Bob" } }'
 RECORD = b'{"type": "Person", "data": {"name": "Ada"}}'
 
 
@@ -37,6 +38,8 @@ WRONG: dict[str, tuple[Call, str]] = {
     "moment list": (lambda _: ReadTarget.at([2026]), "found of type list"),  # type: ignore[arg-type]  # the point
     "query": (lambda g: g.query(None), "a text, or the `Path` of a file, found None"),
     "mutation": (lambda g: g.mutate(3), "a text, or the `Path` of a file, found 3"),
+    "query name": (lambda g: g.query(READ, {"n": 1}), "(parameters are `params=`), found of type"),
+    "mutation name": (lambda g: g.mutate(ADD, {"n": 1}), "name: expected the name of a query"),
     "query file": (lambda g: g.query(Path("no.gq")), "cannot read no.gq"),
     "decisions": (lambda g: g.branches.merge("draft", resolve_file="no.jsonl"), "no.jsonl"),
     "properties": (lambda g: g.load([], mode="merge", properties=["a"]), "a mapping of texts"),
@@ -111,3 +114,49 @@ def test_hints_about_columns_do_not_advise_to_leave_rows_out(graph: Graph, tmp_p
         graph.load(tmp_path / "people.csv", mode="merge")
     assert "`data={'TYPE': rows}` for nodes" in str(caught.value.__notes__)
     assert "--" not in str(caught.value.__notes__)
+
+
+def test_the_hint_of_a_mutation_does_not_advise_to_leave_rows_out(graph: Graph) -> None:
+    text = 'query q($n: String) { insert Knows { from: "Ada", to: $n } }'
+    graph.schema.apply(SCHEMA + "\nedge Knows: Person -> Person")
+    with pytest.raises(OmnigraphError, match="'Bob' not found") as caught:
+        graph.mutate(text, params={"n": "Bob"})
+    assert caught.value.__notes__ == [
+        "hint: change the values that are written; `graph.schema.source()` has the rules"
+    ]
+
+
+def test_a_key_that_is_given_twice_is_told_of_the_option_for_it(graph: Graph) -> None:
+    rows = {"Person": [{"name": "Bob"}, {"name": "Bob"}]}
+    with pytest.raises(OmnigraphError) as caught:
+        graph.load(rows, mode="merge")
+    assert "a merge takes the last row of each key with `on_duplicate='last'`" in str(
+        caught.value.__notes__
+    )
+    assert graph.load(rows, mode="merge", on_duplicate="last").inserted == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        (pa.table({"name": ["Bob"]}), "`graph.load({'TYPE': rows}, mode=...)`"),
+        ({"Person": ({"name": name} for name in "ab")}, "`list(rows)` of a generator"),
+        (RECORD.decode(), "give rows as bytes (`text.encode()`)"),
+        (f"[{RECORD.decode()}]", "give rows as bytes (`text.encode()`)"),
+        ("nowhere.jsonl", "give files, folders or globs that exist"),
+    ],
+)
+def test_rows_in_a_wrong_place_are_told_the_right_one(graph: Graph, data: Any, hint: str) -> None:
+    with pytest.raises(OmnigraphError) as caught:
+        graph.load(data, mode="merge")
+    assert hint in str(caught.value.__notes__)
+
+
+def test_rows_that_are_taken_for_a_path_are_not_repeated_as_a_whole(graph: Graph) -> None:
+    rows = RECORD.decode() * 1000
+    for data in (rows, {"Person": rows}):
+        with pytest.raises(OmnigraphError) as caught:
+            graph.load(data, mode="merge")
+        assert len(str(caught.value)) < 200
+    with pytest.raises(OmnigraphError, match="null"):
+        graph.load("a\0.jsonl", mode="merge")

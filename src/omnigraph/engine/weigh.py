@@ -130,7 +130,7 @@ def _found(path: str | os.PathLike[str], suffixes: Sequence[str]) -> list[InputF
     """Find files; the reader reports those that are not there."""
     try:
         return find_files([path], () if Path(path).is_dir() else suffixes)
-    except InputUnreadableError:
+    except (InputUnreadableError, OSError):
         return []
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from omnigraph.errors import InvalidInputError
-from omnigraph.names import nearest_name
+from omnigraph.names import ArgumentError, nearest_name
 from omnigraph.query.language.tree import QueryDecl, QueryFile
 
 _NAMES_SHOWN_MAX: Final = 10
@@ -38,6 +38,8 @@ def select_query(file: QueryFile, name: str | None = None) -> QueryDecl:
 
     Of several queries with one name the first is meant; `repeated_queries` finds the others.
     """
+    if not isinstance(name, str | None):
+        raise ArgumentError.of("name", "the name of a query (parameters are `params=`)", name)
     for query in file.queries:
         if query.name == name or (name is None and len(file.queries) == 1):
             return query

@@ -285,7 +285,7 @@ def _property_number(catalog: Catalog, selector: BlobSelector) -> int | None:
     if entity_type is None:
         raise BlobSelectorError(
             f"there is no {selector.entity} type '{selector.type_name}'",
-            _instead(selector.type_name, list(types)),
+            _instead(selector.type_name, list(types), what=f"{selector.entity} type"),
         )
     if selector.property_name not in entity_type.blob_properties:
         found = entity_type.properties.get(selector.property_name)
@@ -293,13 +293,15 @@ def _property_number(catalog: Catalog, selector: BlobSelector) -> int | None:
         where = f"{selector.entity} type '{selector.type_name}'"
         raise BlobSelectorError(
             f"'{selector.property_name}' of {where} {problem}",
-            _instead(selector.property_name, list(entity_type.blob_properties)),
+            _instead(
+                selector.property_name, list(entity_type.blob_properties), what="Blob property"
+            ),
         )
     return entity_type.properties[selector.property_name].property_id
 
 
-def _instead(name: str, known: list[str]) -> str:
+def _instead(name: str, known: list[str], *, what: str) -> str:
     near = nearest_name(name, known)
     if near is not None:
         return f"did you mean '{near}'?"
-    return f"there are {', '.join(sorted(known))}" if known else "there are none"
+    return f"there are {', '.join(sorted(known))}" if known else f"it has no {what}"

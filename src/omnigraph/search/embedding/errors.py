@@ -35,8 +35,9 @@ class EmbeddingModelMismatchError(InvalidInputError):
 
     code = "OG-EMBED-MODEL"
     hint = (
-        "set OMNIGRAPH_EMBED_MODEL to '{recorded}', or open the graph with the function of that"
-        " name; or embed the property again: `omnigraph embed`"
+        "set OMNIGRAPH_EMBED_MODEL to '{recorded}', or say that a function is that model:"
+        " `EmbeddingConfig.of_function(f, model='{recorded}')`; or, where the schema does not name"
+        " the model, embed the property again: `omnigraph embed`"
     )
     template = (
         "the vectors of `{property_name}` come from the model '{recorded}', and texts would be"

@@ -11,9 +11,8 @@ from omnigraph.schema import EntityType, NodeType
 from omnigraph.write.rules import codes
 from omnigraph.write.rules.check import FoundRows, RuleCheck, WrittenRows
 from omnigraph.write.rules.unique import add_shared
-from omnigraph.write.rules.violations import KeyConflict, Violation
+from omnigraph.write.rules.violations import KEY_RULE, KeyConflict, Violation
 
-KEY_RULE: Final = "key"
 KEY_CONFLICT_RULE: Final = "key_conflict"
 
 

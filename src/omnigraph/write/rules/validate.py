@@ -25,6 +25,7 @@ from omnigraph.write.rules.ids import check_repeated_ids, check_stored_ids
 from omnigraph.write.rules.orphans import check_orphans
 from omnigraph.write.rules.unique import check_unique
 from omnigraph.write.rules.values import check_values
+from omnigraph.write.rules.violations import STATEMENT
 from omnigraph.write.stage.delta import GraphDelta
 from omnigraph.write.stage.stored_rows import StoredRows
 
@@ -34,7 +35,6 @@ RULES: Final[tuple[tuple[Rule, ...], ...]] = (
     (check_stored_ids,),
 )
 """All rules in their order. Each group is one pass over the types, by name."""
-_POSITION_UNIT: Final = "statement"
 
 
 def run_rules(check: RuleCheck) -> None:
@@ -82,7 +82,7 @@ class Validated:
         now = Snapshot(self.snapshot.incarnation, state, self.snapshot.datasets)
         check = self.check.against(StoredRows(now))
         run_again(check, moved)
-        check.findings.log.require_clean(_POSITION_UNIT)
+        check.findings.log.require_clean(STATEMENT)
 
 
 def validate(
@@ -94,5 +94,5 @@ def validate(
     """
     check = DeltaCheck(delta, catalog, stored or StoredRows(snapshot), cascades=True)
     run_rules(check)
-    check.findings.log.require_clean(_POSITION_UNIT)
+    check.findings.log.require_clean(STATEMENT)
     return Validated(check, snapshot)

@@ -25,9 +25,17 @@ JSON_RULES: Final = frozenset({JSON_RULE, JSON_REST_RULE})
 _OF_TABLES: Final = frozenset(
     {codes.UNKNOWN_PROPERTY, codes.DUPLICATE_MEMBER, codes.MISSING_COLUMN, codes.UNKNOWN_TYPE}
 )
+KEY_RULE: Final = "key"
+"""The rule that a write gives each id once."""
+_KEY_HINT: Final = (
+    "correct the rows; a merge takes the last row of each key with `--on-duplicate last`"
+)
 _TABLE_HINT: Final = (
     "`omnigraph schema show` lists types and properties; `--map` names the column of a property"
 )
+STATEMENT: Final = "statement"
+"""The unit of positions in what is no load: no row of it can be left out."""
+_STATEMENT_HINT: Final = "change the values that are written; `omnigraph schema show` has the rules"
 _INPUT_BITS: Final = 40
 _NUMBER_MASK: Final = (1 << _INPUT_BITS) - 1
 _NOT_SHOWN: Final = frozenset({"table_key", "place"})
@@ -186,6 +194,10 @@ class ValidationError(InvalidInputError):
         return _first_line(self.lines, self.total)
 
     def _hint(self) -> str | None:
+        if self.place == STATEMENT:
+            return _STATEMENT_HINT
+        if self.totals.keys() == {KEY_RULE}:
+            return _KEY_HINT
         is_of_table = all(
             found.position is None and found.code in _OF_TABLES for found in self.violations
         )

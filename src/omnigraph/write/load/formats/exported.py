@@ -52,7 +52,11 @@ def _files_of_type(stored: Stored) -> tuple[TableKey, tuple[str, ...]]:
 
 def _has_summary(folder: str, options: Mapping[str, str] | None) -> bool:
     if "://" not in folder:
-        return Path(folder, SUMMARY).is_file()
+        try:
+            return Path(folder, SUMMARY).is_file()
+        except OSError:
+            # No path at all, such as rows in a text; whoever reads the input says so.
+            return False
     with reading(folder):
         at = locate(folder, options)
         info = at.system.get_file_info(f"{at.path}/{SUMMARY}")

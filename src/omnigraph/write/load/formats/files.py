@@ -36,6 +36,14 @@ _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAGIC: Final = re.compile(r"[*?\[]")
 
 
+_ROWS: Final = re.compile(r"\s*(\{|\[\s*\{)")
+"""How rows begin that were given as a text, where a path is expected."""
+_ROWS_HINT: Final = (
+    "a text is the path of a file: give rows as bytes (`text.encode()`), or by `--data -`"
+)
+_SOURCE_SHOWN_MAX: Final = 80
+
+
 class InputUnreadableError(InvalidInputError):
     """The input of a load is not there, or is nothing that can be read."""
 
@@ -44,6 +52,9 @@ class InputUnreadableError(InvalidInputError):
     template = "{source} {problem}"
     source: str
     problem: str
+
+    def _hint(self) -> str | None:
+        return _ROWS_HINT if _ROWS.match(self.source) else super()._hint()
 
 
 @dataclass(frozen=True)
@@ -89,9 +100,10 @@ def _files_at(
             found = _in_storage(locate(path, options))
         else:
             found = _on_disk(Path(path.removeprefix("file://")))
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or error
-        raise InputUnreadableError(path, f"cannot be read: {problem}") from error
+        shown = path if not _ROWS.match(path) else path[:_SOURCE_SHOWN_MAX]
+        raise InputUnreadableError(shown, f"cannot be read: {problem}") from error
     if isinstance(found, InputFile):
         return [found]
     fixed, listed = found

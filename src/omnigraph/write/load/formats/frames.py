@@ -52,10 +52,12 @@ def _as_arrow(table: Any) -> pa.Table | pa.RecordBatchReader:
         # A lazy frame has no rows before it is collected.
         table = table.collect()
     if not hasattr(table, "__arrow_c_stream__"):
-        raise InputUnreadableError(
+        error = InputUnreadableError(
             type(table).__name__,
             "is no table: give an Arrow, pandas or polars table, a list of objects, or a path",
         )
+        error.hint = "`list(rows)` of a generator is a list"
+        raise error
     return pa.RecordBatchReader.from_stream(table)
 
 

@@ -95,11 +95,13 @@ class RecordSource:
         elif hasattr(data, "read") and isinstance(data.read(0), bytes):
             yield None, _given(cast("BinaryIO", data))
         else:
-            raise InputUnreadableError(
+            error = InputUnreadableError(
                 type(data).__name__,
                 "is no input of records: give paths, bytes, a file that is open for reading bytes,"
                 " or a list of objects; tables are given by the names of their types",
             )
+            error.hint = "`graph.load({'TYPE': rows}, mode=...)` says what the rows of a table are"
+            raise error
 
 
 @contextmanager
