@@ -30,6 +30,7 @@ __all__ = ["no_provider", "server"]
 
 BASE = "node Doc { slug: String @key   note: String?   size: I32? }\nedge Cites: Doc -> Doc\n"
 WIDER = BASE.replace("size: I32?", "size: I32?   tag: String?")
+RANK = "   rank: I32 @default(1)"
 NOTES = "node Note {{ key: String @key  text: String  other: String?  vec: Vector(4)? {} }}\n"
 
 
@@ -298,6 +299,27 @@ def test_a_property_that_both_sides_added_is_one_identity_on_both(graph: Graph) 
     known = [{tag.property_id, *tag.also} for tag in tags]
     assert known[0] == known[1]
     assert len(known[0]) == 2
+
+
+def test_a_branch_from_before_a_property_gets_its_value_also_where_another_declared_it_at_once(
+    graph: Graph,
+) -> None:
+    """`draft` adds it to a type with rows, `main` declares the type with it."""
+    tag, ranked = (f"{BASE}node Tag {{ name: String @key{more} }}\n" for more in ("", RANK))
+    graph.apply_schema(tag, branch="draft")
+    graph.mutate('query q() { insert Tag { name: "red" } }', branch="draft")
+    graph.branch_create_from("draft", "early")
+    graph.apply_schema(ranked, branch="draft")
+    graph.apply_schema(ranked)
+    graph.mutate('query q() { insert Tag { name: "blue", rank: 4 } }', branch="main")
+    graph.mutate('query q() { insert Tag { name: "grey" } }', branch="early")
+    graph.branch_merge("draft")
+    graph.branch_merge("main", "draft")
+    graph.branch_merge("draft", "early")
+    expected = ["Doc a note=old", "Tag blue rank=4", "Tag grey rank=1", "Tag red rank=1"]
+    assert rows(graph, "early") == expected
+    graph.branch_merge("early", "draft")
+    assert rows(graph, "draft") == expected
 
 
 @pytest.mark.parametrize("brings_up_to_date", [True, False])

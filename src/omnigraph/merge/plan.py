@@ -124,7 +124,8 @@ def planned(job: MergeJob, workers: MergeWorkers, links: Links | None = None) ->
 def checked(plan: Plan, sides: Sides) -> Checked:
     """Check the rules of the merged schema over the rows that a merge writes.
 
-    Where the target has no rule, or a weaker one, all merged rows of the type are checked.
+    Where the target has no rule, or a weaker one, all merged rows of the type are checked; so are
+    they where it has no value for a required property.
     """
     if plan.is_source:
         return unchecked(sides)
@@ -132,7 +133,8 @@ def checked(plan: Plan, sides: Sides) -> Checked:
     whole = {
         key: _whole(table, plan.all_work.get(key))
         for key, table in sides.tables.items()
-        if table.target is not None and table.target.entity_type.table_key in stricter
+        if table.target is not None
+        and (table.target.entity_type.table_key in stricter or table.target_lacks_values)
     }
     return check_constraints({**plan.all_work, **whole}, sides)
 

@@ -112,6 +112,15 @@ class MergedTable:
         return is_mains and _has_columns(self.source, self.entity_type)
 
     @property
+    def target_lacks_values(self) -> bool:
+        """Whether rows of the target are null in a property that is required now."""
+        view = self.views.target
+        return view is not None and any(
+            column.stored is None and column.fill is None and not column.field.nullable
+            for column in view.columns
+        )
+
+    @property
     def is_one_type(self) -> bool:
         """Whether all sides have the type exactly as the merged schema has it."""
         sides = (self.base, self.source, self.target)

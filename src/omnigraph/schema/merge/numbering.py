@@ -13,7 +13,7 @@ from functools import cached_property
 
 from omnigraph.schema.ir.build import Numbers, TypeKey, build_ir
 from omnigraph.schema.ir.identity import number_the_rest
-from omnigraph.schema.ir.model import IrInterface, IrProperty, IrType, SchemaIR
+from omnigraph.schema.ir.model import Filled, IrInterface, IrProperty, IrType, SchemaIR
 from omnigraph.schema.language.shape import (
     SchemaShape,
     ShapeEdge,
@@ -74,8 +74,12 @@ class _Numbering:
         numbers.properties[key, prop.name] = kept.property_id
         numbers.also[kept.property_id] = self._also_of_property(number, kept)
         described = self._described_property(type_id, number) or kept
-        if described.filled is not None:
-            numbers.filled[kept.property_id] = described.filled
+        filled = described.filled
+        if filled is None and not prop.prop_type.nullable:
+            # One branch has declared it together with its type, another has added it later.
+            filled = next(self._fills_of(number), None)
+        if filled is not None:
+            numbers.filled[kept.property_id] = filled
 
     # -- finding the parts -----------------------------------------------------------------------
 
@@ -144,6 +148,11 @@ class _Numbering:
         fact = self.facts.get(identity)
         is_source = fact == source.facts.get(identity) != target.facts.get(identity)
         return source.properties[number][1] if is_source and number in source.properties else None
+
+    def _fills_of(self, number: int) -> Iterator[Filled]:
+        """Yield what applies have written into stored rows for a property."""
+        found = (side.properties[number][1] for side in self._all if number in side.properties)
+        yield from (prop.filled for prop in found if prop.filled is not None)
 
     # -- numbers of other branches ---------------------------------------------------------------
 

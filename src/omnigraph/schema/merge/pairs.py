@@ -78,8 +78,8 @@ class _Pairing:
             other = new.get(prop.name)
             if number in known or number in others or other is None:
                 continue
-            if base is not None and prop.filled != other.filled:
-                continue  # Rows from before the branches parted hold another value on each.
+            if not _has_one_fill(prop, other, is_in_base=base is not None):
+                continue  # Rows from before the property hold another value on each branch.
             if is_convertible(prop.prop_type, other.prop_type):
                 yield prop.property_id, other.property_id
 
@@ -111,6 +111,18 @@ def _key(found: IrTable) -> tuple[bool, list[tuple[str, PropType]]]:
     members = key_members(found)
     ordered = sorted(found.properties, key=lambda prop: prop.property_id)
     return bool(members), [(p.name, p.prop_type) for p in ordered if p.property_id in members]
+
+
+def _has_one_fill(one: IrProperty, other: IrProperty, *, is_in_base: bool) -> bool:
+    """Whether what both applies wrote into stored rows can be told by one value.
+
+    A required property of a type that is new itself may have been declared with it; then no row of
+    that branch was ever without it.
+    """
+    if one.filled == other.filled:
+        return True
+    is_required = not (one.prop_type.nullable or other.prop_type.nullable)
+    return not is_in_base and is_required and None in (one.filled, other.filled)
 
 
 def is_convertible(one: PropType, other: PropType) -> bool:

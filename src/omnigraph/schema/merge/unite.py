@@ -334,15 +334,12 @@ class _Attempt:
     def _filled_differently(self, of_source: Identity, of_target: Identity) -> str:
         """Say what stored rows got, where two added properties differ in it."""
         pair: dict[Side, Identity] = {"source": of_source, "target": of_target}
-        filled = []
+        filled = set()
         for side, each in pair.items():
             if not isinstance(each, PropertyIdentity) or each in self.base:
                 return ""
-            filled.append(self.sides.of(side).properties[each.property_id][1].filled)
-        if filled[0] == filled[1]:
-            return ""
-        source, target = map(json.dumps, filled)
-        return f"; stored rows got {source} on the source and {target} on the target"
+            filled.add(json.dumps(self.sides.of(side).properties[each.property_id][1].filled))
+        return f"; stored rows got {' and '.join(sorted(filled))}" if len(filled) > 1 else ""
 
     def _is_of(self, one: Identity, side: Side, other: Identity) -> bool:
         """Whether a side, not the other one, gives its name to the first of two identities."""
