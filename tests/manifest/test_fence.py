@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,17 +12,17 @@ from omnigraph.manifest.compact import compact_manifest
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST, Incarnation
 from omnigraph.names import BranchName
 from omnigraph.store.errors import StaleBaseError
-from omnigraph.store.lance.opener import LanceOpener
 from omnigraph.store.records import CleanupRequest, CommittedRange, StagedTransaction
 from support.clocks import DAY_S, WrongClock
-from support.fences import unfenced
+from support.fences import unfenced, without_looking_for_gaps
 from support.places import Place, add, ids, repository_of
 
 
 @pytest.fixture(autouse=True)
-def fence_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave to the fence what local disks look at first, and older releases did not."""
-    monkeypatch.setattr(LanceOpener, "has_gap_since", lambda _opener, _base: False)
+def fence_alone() -> Iterator[None]:
+    """Leave to the fence what local disks look at first."""
+    with without_looking_for_gaps():
+        yield
 
 
 def publish(
