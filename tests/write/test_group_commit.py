@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -30,7 +30,7 @@ from omnigraph.write.commit.queue import CommitQueue, TakeGroup, WaitingWrite
 from omnigraph.write.mutate.mutations import MutationResult
 from omnigraph.write.rules.violations import ValidationError
 from support.fault_plan import FaultPlan, ReadFault
-from support.groups import Answer, group_sizes, queue_length, run_together
+from support.groups import Answer, Write, group_sizes, queue_length, run_together
 from support.jobs import append_job
 from support.places import Place, repository_of
 from support.sweeps import broken
@@ -47,6 +47,8 @@ node Person {
 edge Knows: Person -> Person { since: I32? }
 edge Boss: Person -> Person @card(0..1)
 """
+
+TABLES = {"node:Person", "edge:Knows"}
 
 
 @pytest.fixture
@@ -212,6 +214,63 @@ def test_an_update_between_appends_sends_them_back_to_be_prepared(
     assert sizes == [1, 1], "refused once, then prepared on the new rows"
     assert names(graph) == {"c"}
     other.close()
+
+
+@contextmanager
+def held_when_prepared(
+    graph: Graph, writes: list[Write]
+) -> Iterator[tuple[list[Answer], list[None]]]:
+    """Run the block when every write is prepared, then let them go; yield answers and attempts."""
+    answers, attempts = [Answer() for _ in writes], list[None]()
+    arrived, resume, holder = threading.Semaphore(0), threading.Event(), threading.current_thread()
+
+    def hold() -> None:
+        if threading.current_thread() is not holder:
+            attempts.append(None)
+            arrived.release()
+            assert resume.wait(60)
+
+    def run(write: Write, answer: Answer) -> None:
+        try:
+            answer.value = write(graph)
+        except OmnigraphError as error:
+            answer.error = error
+
+    failpoints.arm("write.post_stage", hold)
+    threads = [
+        threading.Thread(target=run, args=pair) for pair in zip(writes, answers, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert arrived.acquire(timeout=60)
+    yield answers, attempts
+    resume.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("added", ["c", "cdef"])
+def test_appends_follow_maintenance_without_being_prepared_again(graph: Graph, added: str) -> None:
+    for name in ("x", "y", "z"):
+        person(name)(graph)
+    with held_when_prepared(graph, [person(name) for name in added]) as (answers, attempts):
+        tables = graph.optimize().tables
+        assert {table.table_key for table in tables if table.committed} >= TABLES
+    assert errors(answers) == [None] * len(added)
+    assert len(attempts) == len(added)
+    assert names(graph) == {*added, "x", "y", "z"}
+    assert graph.snapshot().entry("edge:Knows").row_count == 1 + 3 + len(added)
+    check_chain(graph)
+
+
+def test_maintenance_does_not_hide_what_was_appended_before_it(graph: Graph) -> None:
+    with held_when_prepared(graph, [person("c"), person("d")]) as (answers, attempts):
+        person("c")(graph)
+        graph.optimize()
+    assert errors(answers) == [None, None]
+    assert len(attempts) == 3, "the write of the same key was prepared again, the other was not"
+    assert names(graph) == {"c", "d"}
 
 
 def test_a_precondition_is_not_moved(graph: Graph) -> None:

@@ -1,13 +1,15 @@
-"""Appends that follow appends: a prepared write is moved onto what others have appended meanwhile.
+"""Appends that follow others: a prepared write is moved onto what was published meanwhile.
 
 1. A write that only appends rows keeps its meaning after other appends whose claims are not its
    own (`write.rules.claims`). Its files stay as they are; only the transaction names a later
    version.
 2. A table that it only reads may have been appended to as well: rows that were there still are.
-3. Nothing is guessed: every step between what the write was prepared on and what is published
-   must be an append that this handle has published itself. Where a step is missing (another
-   process, an update, maintenance, too long ago), the write stays as it is, and its requirements
-   say that it lost the race.
+3. Maintenance changes files and no row: what was prepared before it can follow it, whatever the
+   rows claim.
+4. Nothing is guessed: every step between what the write was prepared on and what is published
+   must be an append or maintenance that this handle has published itself. Where a step is missing
+   (another process, an update, too long ago), the write stays as it is, and its requirements say
+   that it lost the race.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from typing import Final, TypeAlias
 
 from omnigraph.dataclass import dataclass
 from omnigraph.manifest import Entry
+from omnigraph.recovery import WriterKind
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.write.commit.job import Claim, TableWrite, WriteJob
 
+MAINTENANCE: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
+"""Kinds of writes that change no row."""
 _STEPS_MAX: Final = 1_024
 """How many appends are remembered; a write that is older is prepared again."""
 _CLAIMS_MAX: Final = 50_000
@@ -34,7 +39,10 @@ EntryState: TypeAlias = tuple[str, str | None, int, int]
 
 @dataclass(frozen=True)
 class AppendStep:
-    """One append to one table: the entry that it made, and what its rows claim."""
+    """One append to one table: the entry that it made, and what its rows claim.
+
+    Maintenance of a table is one that claims nothing.
+    """
 
     entry: Entry
     claims: AbstractSet[Claim]
@@ -45,21 +53,29 @@ Steps: TypeAlias = Mapping[EntryState, AppendStep]
 
 
 def steps_of(job: WriteJob, entries: Mapping[str, Entry]) -> dict[EntryState, AppendStep]:
-    """Return the steps of a write that has made these entries; none if it is not an append.
+    """Return the steps of a write that has made these entries; none if it may change stored rows.
 
     An entry of another version is not the one that the write has made: where recovery has published
     it, others may have written since.
     """
-    if job.claims is None:
-        return {}
+    made_by = ((table, entries.get(table.table_key)) for table in job.tables)
     return {
-        table.expected.state: AppendStep(made, job.claims[table.table_key])
-        for table in job.tables
-        if table.can_move
+        table.expected.state: AppendStep(made, claims)
+        for table, made in made_by
+        if made is not None
         and table.expected is not None
-        and (made := entries.get(table.table_key)) is not None
+        and (claims := _claims_of(job, table)) is not None
         and made.at == table.published().at
     }
+
+
+def _claims_of(job: WriteJob, table: TableWrite) -> AbstractSet[Claim] | None:
+    """Return what a write claims in a table; None if it is more than new rows."""
+    if table.base is None or table.base.is_fork:
+        return None
+    if job.kind in MAINTENANCE:
+        return frozenset()
+    return job.claims[table.table_key] if job.claims is not None and table.can_move else None
 
 
 class RecentAppends:

@@ -42,7 +42,7 @@ from omnigraph.manifest.state import ManifestState
 from omnigraph.recovery import Intent, Recovery
 from omnigraph.store.background import Inline
 from omnigraph.store.errors import DatasetVersionNotFoundError, StaleBaseError
-from omnigraph.write.commit.appends import RecentAppends, moved_onto, steps_of
+from omnigraph.write.commit.appends import RecentAppends, Steps, moved_onto, steps_of
 from omnigraph.write.commit.job import WriteJob
 from omnigraph.write.commit.late_commits import undo_late_commits
 from omnigraph.write.commit.phases import Phases, prepare_again, unsettled
@@ -101,7 +101,7 @@ class GroupCommit:
         members: list[_Member] = []
         for write in writes:
             try:
-                job = self._on_state(write.job, state)
+                job = self._on_state(write.job, state, steps)
                 job = moved_onto(job, entries, steps, self.repository.store.datasets)
                 _require_on(job, entries)
                 self.phases.require_staged(job)
@@ -126,10 +126,12 @@ class GroupCommit:
         ]
         return reader.latest(incarnation) if any(put_back) else state
 
-    def _on_state(self, job: WriteJob, state: ManifestState) -> WriteJob:
-        """Return the write as if it had been prepared on this state, or raise."""
-        datasets = self.repository.store.datasets
-        job = moved_onto(job, state.entries, self.appends.steps(), datasets)
+    def _on_state(self, job: WriteJob, state: ManifestState, steps: Steps) -> WriteJob:
+        """Return the write as if it had been prepared on this state, or raise.
+
+        `steps` may go beyond it, to what the members before this one are going to publish.
+        """
+        job = moved_onto(job, state.entries, steps, self.repository.store.datasets)
         job.requirements.require(state)
         # What was read holds in this state, even where something else than an append has moved it.
         return replace(job, reads={key: state.entries.get(key) for key in job.reads})
