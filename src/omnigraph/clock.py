@@ -17,6 +17,8 @@ _ULID_LENGTH: Final = 26
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """The 32 digits of a ULID."""
 
+_PAIRS: Final = tuple(first + second for first in CROCKFORD for second in CROCKFORD)
+_PAIR_SHIFTS: Final = range(120, -1, -10)
 _RANDOM_BITS: Final = 80
 _RANDOM_MAX: Final = (1 << _RANDOM_BITS) - 1
 
@@ -110,7 +112,7 @@ def encode_ulid(time_ms: int, randomness: int) -> str:
     '0000000000000000000000000Z'
     """
     value = (time_ms << _RANDOM_BITS) | randomness
-    return "".join(CROCKFORD[(value >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _PAIR_SHIFTS])
 
 
 def decode_ulid(text: str) -> int | None:

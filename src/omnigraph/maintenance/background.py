@@ -45,8 +45,8 @@ from omnigraph.manifest import GraphCommit, Repository
 from omnigraph.manifest.checksums import BATCH_FILES
 from omnigraph.manifest.compact import compact_manifest, pack_manifest
 from omnigraph.manifest.layout import CHECKSUMS, COMMIT_ACTORS, COMMITS, MANIFEST, Incarnation
-from omnigraph.recovery import WriterKind
 from omnigraph.store.records import CompactionOptions, FragmentInfo
+from omnigraph.write.commit.appends import MAINTENANCE
 from omnigraph.write.commit.job import WriteJob
 
 SMALL_MAX: Final = 64
@@ -64,17 +64,17 @@ URGENT_COMMITS: Final = 32
 PAUSE_S: Final = 0.25
 _TIER_FACTOR: Final = 32
 _TARGET_ROWS_MAX: Final = 1_000_000
-_OWN_KINDS: Final = frozenset({WriterKind.OPTIMIZE, WriterKind.ENSURE_INDICES})
 
 _log = logging.getLogger(__name__)
 
 
 def tail_to_compact(fragments: Sequence[FragmentInfo]) -> CompactionOptions | None:
     """Return up to which size fragments are worth rewriting together; None when none are."""
+    rows = [fragment.rows for fragment in fragments]
     target = _TIER_FACTOR
     while target <= _TARGET_ROWS_MAX * _TIER_FACTOR:
         bound = min(target, _TARGET_ROWS_MAX)
-        if sum(fragment.rows < bound for fragment in fragments) > SMALL_MAX:
+        if sum(count < bound for count in rows) > SMALL_MAX:
             return CompactionOptions(target_rows=bound)
         target *= _TIER_FACTOR
     return _deletions_to_compact(fragments)
@@ -88,10 +88,11 @@ def crowded_sizes(
     Of each size `READ_AT_OPEN_MAX` may stay. Of the smallest, which every commit adds, `SMALL_MAX`
     may stay until the handle is closed. The largest crowded size takes all smaller ones with it.
     """
+    rows = [fragment.rows for fragment in fragments]
     options, least = None, 0
     for bound in (_TIER_FACTOR, _TIER_FACTOR**2, _TIER_FACTOR**3, _TARGET_ROWS_MAX):
         stay = SMALL_MAX if bound == _TIER_FACTOR and not is_closing else READ_AT_OPEN_MAX
-        if sum(least <= fragment.rows < bound for fragment in fragments) > stay:
+        if sum(least <= count < bound for count in rows) > stay:
             options = CompactionOptions(target_rows=bound)
         least = bound
     return options or _deletions_to_compact(fragments)
@@ -140,7 +141,7 @@ class BackgroundMaintenance:
 
     def remember(self, job: WriteJob) -> None:
         """Remember which tables a commit has written."""
-        if not self._enabled or job.kind in _OWN_KINDS:
+        if not self._enabled or job.kind in MAINTENANCE:
             return
         with self._wake:
             self._written += 1

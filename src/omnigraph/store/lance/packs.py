@@ -234,7 +234,9 @@ class Packs:
             names = os.listdir(f"{self._root.prefix}/{directory}")  # noqa: PTH208 - names alone
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        found = ((join_path(directory, name), pack_span(name)) for name in sorted(names))
+        # Most names are those of versions.
+        packs = sorted(name for name in names if name.endswith(_SUFFIX))
+        found = ((join_path(directory, name), pack_span(name)) for name in packs)
         return {path: span for path, span in found if span is not None}
 
     def of(self, location: str, branch: str | None) -> tuple[Pack, ...]:
