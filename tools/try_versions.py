@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +57,12 @@ def make_environment(python: str, resolution: str, extra: list[str]) -> Path:
     interpreter = folder / "bin" / "python"
     install = ("pip", "install", "--quiet", "--python", str(interpreter))
     uv(*install, "--resolution", RESOLUTIONS[resolution], "-r", "pyproject.toml")
-    uv(*install, *TOOLS)
+    # The tools of the tests must not replace a library that is to be tried.
+    chosen = folder / "libraries.txt"
+    installed = uv("pip", "freeze", "--python", str(interpreter), is_read=True).splitlines()
+    tried = library_names()
+    chosen.write_text("\n".join(line for line in installed if line.partition("==")[0] in tried))
+    uv(*install, "--constraints", str(chosen), *TOOLS)
     if extra:
         uv(*install, "--no-deps", *extra)
     uv(*install, "--no-deps", "-e", ".")
@@ -63,11 +70,20 @@ def make_environment(python: str, resolution: str, extra: list[str]) -> Path:
     return interpreter
 
 
-def uv(*arguments: str) -> None:
-    """Run uv, the one next to this Python if there is one."""
+def library_names() -> set[str]:
+    """Return the names of the libraries that `pyproject.toml` asks for."""
+    with Path("pyproject.toml").open("rb") as file:
+        wanted = tomllib.load(file)["project"]["dependencies"]
+    return {re.split(r"[^\w-]", each, maxsplit=1)[0] for each in wanted}
+
+
+def uv(*arguments: str, is_read: bool = False) -> str:
+    """Run uv, the one next to this Python if there is one; return what it prints, if asked for."""
     installed = Path(sys.executable).with_name("uv")
-    command = str(installed) if installed.exists() else "uv"
-    subprocess.run([command, *arguments], check=True)  # noqa: S603 - our own command
+    command = [str(installed) if installed.exists() else "uv", *arguments]
+    output = subprocess.PIPE if is_read else None
+    done = subprocess.run(command, check=True, stdout=output, text=True)  # noqa: S603 - our own command
+    return done.stdout or ""
 
 
 def main() -> int:

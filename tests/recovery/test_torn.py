@@ -23,7 +23,7 @@ from omnigraph.recovery.torn import TornHeadError
 from omnigraph.store.errors import CorruptObjectError
 from omnigraph.store.lance.layout import is_torn, manifest_path
 from support.faulty_store import FaultMode, FaultPlan, SimulatedDeath, faulty, sweep
-from support.places import PERSON, Place, add, ids, repository_of
+from support.places import PERSON, Place, add, finish_maintenance, ids, repository_of
 from support.sweeps import broken
 
 INSERT = 'query q() { insert Person { name: "new" } }'
@@ -166,6 +166,8 @@ def test_a_torn_manifest_of_a_branch_does_not_disturb_who_opens_another_one(
     graph = place.open()
     graph.branch_create("dev")
     graph.mutate('query q() { insert City { name: "kiel" } }', branch="dev")
+    # It would store the checksum of the late version, which then counts as one that was whole.
+    finish_maintenance(graph)
     (dev,) = [i for i in repository_of(graph).branches.incarnations() if not i.is_main]
     datasets = repository_of(graph).store.datasets
     head = datasets.head_version(MANIFEST, branch=dev.lance_branch)
