@@ -10,8 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.cli.app import COMMANDS
-from omnigraph.graph import authorize
-from omnigraph.graph import graph as face
+from omnigraph.graph import arguments, authorize
 from support.terminal import Terminal
 
 SCHEMA = "node P { k: String @key  t: String? }\nedge E: P -> P { w: String? }"
@@ -107,7 +106,7 @@ def unfit(graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     lines = "\n".join(map(json.dumps, rows)).encode()
     # Graphs of older versions may hold such texts.
     monkeypatch.setattr(authorize, "check_actor", lambda _: None)
-    monkeypatch.setattr(face, "check_commit_texts", lambda **_: None)
+    monkeypatch.setattr(arguments, "check_commit_texts", lambda **_: None)
     with Graph.open(tmp_path / graph) as opened:
         opened.branch_create("old")
         opened.load(lines, mode="append", actor_id=UNFIT, message=UNFIT, properties={UNFIT: UNFIT})

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from merge.test_schema_cases import act
 from omnigraph.graph import Graph, ReadTarget
 from omnigraph.graph.cluster_guard import InsideClusterError
 from omnigraph.manifest.errors import SchemaApplyInProgressError
@@ -24,6 +23,7 @@ from support.embedding_fixtures import no_provider, server, vectors
 from support.embedding_server import EmbeddingServer
 from support.entities import entities
 from support.inline_engine import take_everything
+from support.merge_sides import act
 from support.places import Place, repository_of
 
 __all__ = ["no_provider", "server"]

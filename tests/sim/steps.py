@@ -36,7 +36,11 @@ from omnigraph.store.errors import (
 )
 from omnigraph.syntax.diagnostics import SourceError
 from omnigraph.write.rules.violations import ValidationError
-from omnigraph.write.schema_apply import SchemaApplyRunningError, SchemaMovingError
+from omnigraph.write.schema_apply import (
+    SchemaApplyLostError,
+    SchemaApplyRunningError,
+    SchemaMovingError,
+)
 from sim.changes import (
     E,
     P,
@@ -76,7 +80,8 @@ PAUSED: Final[Kinds] = (StaleBaseError,)
 GONE: Final[Kinds] = (BranchGoneError, BranchNotFoundError)
 """Legal only where somebody has begun to delete the branch."""
 MERGING: Final[Kinds] = (MergeConflictError, PreconditionFailedError, ReadSetConflictError)
-RESHAPING: Final[Kinds] = (SchemaApplyRunningError, SchemaMovingError)
+RESHAPING: Final[Kinds] = (SchemaApplyRunningError, SchemaMovingError, SchemaApplyLostError)
+"""Legal only where another schema was accepted, or is being applied, since the text was read."""
 READING_BACK: Final[Kinds] = (
     *GONE,
     CommitNotFoundError,
