@@ -50,8 +50,11 @@ from omnigraph.store.uri import Root, join_path
 
 LOOSE_MIN: Final = 256
 """The newest versions are those that writers start from and most readers read."""
-PACKED_MIN: Final = 64
-"""Fewer versions than this are not worth a file, and a look at what they refer to."""
+PACKED_MIN: Final = 128
+"""Fewer versions than this are not worth a file, and a look at what they refer to.
+
+All newer versions are looked at, too: three for each that is packed, and with 64 five.
+"""
 PACKED_MAX: Final = 256
 LOOKED_AT_MAX: Final = 1_024
 """Lance lists what a version refers to together with all loose versions above it.
@@ -263,18 +266,26 @@ class LancePacking:
         found: dict[int, set[tuple[str, FileKind]]] = {
             version: set() for version in loose if version >= span.start
         }
-        seen = set()
-        homes: dict[str, str] = {}
+        seen: set[int] = set()
+        # Neighbours refer to nearly the same files, so most rows spell one that is known.
+        known: dict[tuple[str, ...], tuple[str, FileKind] | None] = {}
         for batch in self._tracked(location, branch, first=span.start):
-            for row in batch.to_pylist():
-                kind, base = _FILE_KINDS.get(row["type"]), row["base_uri"]
-                seen.add(row["version"])
-                if kind is None or row["version"] not in found:
-                    continue
-                if base not in homes:
-                    homes[base] = relative_to_root(base, self._root)
-                found[row["version"]].add((join_path(homes[base], row["path"]), kind))
+            versions = batch["version"].to_pylist()
+            seen.update(versions)
+            words = (_words(batch[name]) for name in ("base_uri", "path", "type"))
+            for version, key in zip(versions, zip(*words, strict=True), strict=True):
+                if key not in known:
+                    known[key] = self._file(*key)
+                file = known[key]
+                if file is not None and version in found:
+                    found[version].add(file)
         return {version: frozenset(files) for version, files in found.items() if version in seen}
+
+    def _file(self, base_uri: str, path: str, kind: str) -> tuple[str, FileKind] | None:
+        """Return the path under the root of what Lance lists; None for a version or transaction."""
+        if kind not in _FILE_KINDS:
+            return None
+        return join_path(relative_to_root(base_uri, self._root), path), _FILE_KINDS[kind]
 
     def _unneeded(self, location: str, branch: str | None, choice: _Choice) -> frozenset[str]:
         """Return the files of the lineage in a pack that no loose version refers to."""
@@ -375,6 +386,14 @@ class LancePacking:
 
     def _is_loose(self, at: DatasetVersion) -> bool:
         return self._objects.head(manifest_path(at.location, at.branch, at.version)) is not None
+
+
+def _words(column: pa.Array) -> list[str]:
+    """Return texts as Python has them; the conversion of a dictionary's elements is slow."""
+    if pa.types.is_dictionary(column.type):
+        words = column.dictionary.to_pylist()
+        return [words[code] for code in column.indices.to_pylist()]
+    return list(column.to_pylist())
 
 
 def _opened(path: Path) -> BinaryIO:
