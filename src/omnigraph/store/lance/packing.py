@@ -48,12 +48,12 @@ from omnigraph.store.objects.protocol import ObjectStore
 from omnigraph.store.records import DatasetVersion, FileKind
 from omnigraph.store.uri import Root, join_path
 
-LOOSE_MIN: Final = 256
+LOOSE_MIN: Final = 128
 """The newest versions are those that writers start from and most readers read."""
 PACKED_MIN: Final = 128
 """Fewer versions than this are not worth a file, and a look at what they refer to.
 
-All newer versions are looked at, too: three for each that is packed, and with 64 five.
+All newer versions are looked at, too: two for each that is packed.
 """
 PACKED_MAX: Final = 256
 LOOKED_AT_MAX: Final = 1_024
