@@ -41,6 +41,7 @@ import pyarrow.csv as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from bench.start import environment
 from omnigraph.graph import Graph
 
 SCHEMA = """
@@ -330,7 +331,7 @@ class Run:
 def child(python: str, program: str, *arguments: str) -> Run:
     """Run a program that prints its seconds, its processor seconds and its peak of memory."""
     command = [python, "-c", MEASURES + program, *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment())
     return Run(*json.loads(done.stdout.splitlines()[-1]))
 
 
