@@ -421,7 +421,7 @@ def test_an_apply_that_lost_against_a_merge_drops_nothing_that_the_merge_brought
     failpoints.arm("schema_apply.reserved", once)
     with pytest.raises(SchemaApplyLostError) as lost:
         graph.schema.apply(SCHEMA + town, allow_data_loss=allows)
-    assert lost.value.dropped == "node:Person.motto, node:Port"
+    assert lost.value.undone == "node:Person.motto, node:Port"
     fresh = local_place.open()
     motto = fresh.query("query q() { match { $p: Person } return { $p.motto } }")
     assert motto.to_pylist() == [{"p.motto": "slow"}]
@@ -429,6 +429,39 @@ def test_an_apply_that_lost_against_a_merge_drops_nothing_that_the_merge_brought
     brought_in = fresh.schema.source() + town
     assert graph.schema.apply(brought_in).applied
     assert graph.schema.apply(SCHEMA + town, allow_data_loss=allows).applied, "asked for again"
+
+
+@pytest.mark.parametrize(
+    ("brought", "undone"),
+    [
+        (SCHEMA.replace("age: I32?", 'years: I32? @rename_from("age")', 1), "node:Person.years"),
+        (
+            SCHEMA.replace("node Person", 'node Human @rename_from("Person")').replace(
+                "Person -> Person", "Human -> Human"
+            ),
+            "node:Human",
+        ),
+        (SCHEMA.replace("age: I32?", "age: I64?", 1), "node:Person.age"),
+        (NOTED, "node:City"),
+    ],
+)
+def test_an_apply_that_lost_against_another_undoes_no_change_of_it(
+    local_place: Place, brought: str, undone: str
+) -> None:
+    """The values of what has another name would be dropped, without that anybody asked for it."""
+    graph = local_place.init()
+    load(graph, MAIN, '{"type": "Person", "data": {"name": "ann", "age": 7}}')
+    other, town = local_place.open(), "\nnode Town { code: String @key }"
+
+    def once() -> None:
+        failpoints.disarm()
+        other.schema.apply(brought)
+
+    failpoints.arm("schema_apply.reserved", once)
+    with pytest.raises(SchemaApplyLostError) as lost:
+        graph.schema.apply(SCHEMA + town)
+    assert lost.value.undone == undone
+    assert local_place.open().schema.source() == brought
 
 
 def test_a_branch_that_is_deleted_before_the_lock_is_reported(local_place: Place) -> None:

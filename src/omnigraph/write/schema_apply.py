@@ -8,8 +8,8 @@
    released and more are reserved.
 3. Everything is decided against the state that is read under the lock: the plan is supported,
    stored rows obey the new rules. A desired schema does not have what another change or a merge has
-   brought meanwhile; dropping that is refused, because nobody has asked for it. A refusal up to
-   here has changed nothing.
+   brought or changed meanwhile, such as a new name; undoing that is refused, because nobody has
+   asked for it. A refusal up to here has changed nothing.
 4. A table that the branch inherits is forked before it is rewritten; what the branch inherits and
    drops gets a tombstone. No lineage of another branch is written to.
 5. Rewritten tables, new tables, names, tombstones and the schema row become visible in one manifest
@@ -57,7 +57,7 @@ from omnigraph.schema import (
     read_ir,
 )
 from omnigraph.schema.ir.aliases import Aliases
-from omnigraph.schema.merge.facts import Declared, TypeIdentity
+from omnigraph.schema.merge.facts import Declared, Identity, TypeIdentity
 from omnigraph.schema.migration.steps import (
     AddConstraint,
     DropConstraint,
@@ -94,19 +94,19 @@ class SchemaMovingError(ConflictError):
 
 
 class SchemaApplyLostError(ConflictError):
-    """The branch has got something new that the change would drop; nothing was changed."""
+    """The schema has changed in a way that the change would undo; nothing was changed."""
 
     code = "OG-SCHEMA-APPLY-LOST"
     hint = (
         "`omnigraph schema show` has the schema of now: bring what is new into yours; applying"
-        " yours again drops it"
+        " yours again undoes it"
     )
     template = (
-        "the schema of branch {branch!r} has changed meanwhile, and this change would drop what is"
-        " new there: {dropped}"
+        "the schema of branch {branch!r} has changed meanwhile, and this change would undo what is"
+        " new there: {undone}"
     )
     branch: str
-    dropped: str
+    undone: str
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,7 @@ class SchemaApply:
             state = self._repository.reader.latest(incarnation)
             asked_for = asked_for or state
             planned = asked.plan(state)
+            _require_nothing_undone(incarnation, asked_for, state, planned)
             planned.plan.raise_if_unsupported()
             if planned.numbers_given > len(reserved):
                 reserved = self._repository.identities.reserve(
@@ -288,9 +289,8 @@ class SchemaApply:
             if asked.plan(state).numbers_given > len(reserved):
                 return None
             planned = asked.plan(state, reserved)
+            _require_nothing_undone(incarnation, asked_for, state, planned)
             planned.plan.raise_if_unsupported()
-            if dropped := _new_and_dropped(asked_for, state, planned):
-                raise SchemaApplyLostError(incarnation.branch.text, ", ".join(dropped))
             if not planned.plan.steps:
                 unchanged = SchemaApplied(
                     planned.plan, False, state.version, branch=incarnation.branch.text
@@ -400,20 +400,33 @@ class SchemaApply:
 # -- lost races ----------------------------------------------------------------------------------
 
 
-def _new_and_dropped(
-    before: ManifestState, now: ManifestState, planned: PlannedSchema
-) -> tuple[str, ...]:
-    """Return the names of what a branch has got since a state, and a change would drop."""
+def _require_nothing_undone(
+    incarnation: Incarnation, before: ManifestState, now: ManifestState, planned: PlannedSchema
+) -> None:
+    """Raise if a change would undo what has changed on the branch since a state.
+
+    Something that has another name now would be dropped: the desired schema has its old name.
+    """
     if before.schema.schema_hash == now.schema.schema_hash:
-        return ()
+        return
     old, new, wanted = (
         Declared(ir, Aliases.of())
         for ir in (read_ir(before.schema.ir), read_ir(now.schema.ir), planned.desired.ir)
     )
-    lost = new.facts.keys() - old.facts.keys() - wanted.facts.keys()
-    types = {each.type_id for each in lost if isinstance(each, TypeIdentity)}
-    whole = (each for each in lost if isinstance(each, TypeIdentity) or each.type_id not in types)
-    return tuple(sorted(filter(None, map(new.name_of, whole))))
+    undone = [
+        identity
+        for identity, fact in new.facts.items()
+        if fact not in (old.facts.get(identity), wanted.facts.get(identity))
+    ]
+    gone = {each.type_id for each in undone if _is_type(each) and each not in wanted.facts}
+    named = (each for each in undone if _is_type(each) or each.type_id not in gone)
+    if undone:
+        names = ", ".join(sorted(filter(None, map(new.name_of, named))))
+        raise SchemaApplyLostError(incarnation.branch.text, names)
+
+
+def _is_type(identity: Identity) -> bool:
+    return isinstance(identity, TypeIdentity)
 
 
 # -- from plan to tables -------------------------------------------------------------------------
