@@ -86,6 +86,21 @@ def test_narrowing_keeps_what_fits_and_reports_the_rest(
     assert column.misfits(batch).to_pylist() == expected
 
 
+@pytest.mark.parametrize(
+    ("stored", "wanted", "values", "fitting"),
+    [
+        ("I64?", "U64?", [1, -1, -(2**63), None], [1, None, None, None]),
+        ("U64?", "I64?", [1, 2**63, 2**64 - 1, None], [1, None, None, None]),
+    ],
+)
+def test_a_number_never_changes_its_sign(
+    stored: str, wanted: str, values: list[Any], fitting: list[Any]
+) -> None:
+    before, after = (mapping("p: U32?", f"p: {each}") for each in (stored, wanted))
+    across = map_type(before.wanted, after.wanted, Aliases())
+    assert rows(across, p=values)["p"] == fitting
+
+
 def test_days_become_midnights_and_back() -> None:
     day = 86_400_000
     widened = mapping("p: Date?", "p: DateTime?")

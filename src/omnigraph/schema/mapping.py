@@ -100,7 +100,14 @@ def _converted(found: pa.Array, wanted: pa.DataType) -> pa.Array:
     is_exact = pc.equal(back, found)
     if pa.types.is_floating(found.type):
         is_exact = pc.or_(is_exact, pc.is_nan(found))
+    if pa.types.is_integer(found.type) and pa.types.is_integer(wanted):
+        # Between a signed and an unsigned type, a number that does not fit comes back all the same.
+        is_exact = pc.and_(is_exact, pc.equal(_is_negative(found), _is_negative(converted)))
     return pc.if_else(is_exact, converted, pa.scalar(None, wanted))
+
+
+def _is_negative(found: pa.Array) -> pa.Array:
+    return pc.less(found, pa.scalar(0, found.type))
 
 
 def _is_ordered(found: pa.DataType) -> bool:
