@@ -375,3 +375,15 @@ def test_values_that_a_side_has_lost_since_are_a_difference(tables: Tables) -> N
     there = mapped(before, map_type(STORED, without, NOBODY))
     names = without.arrow_schema.names
     assert table_changes(there, after, columns=names, blobs=["body"]).is_empty
+
+
+def test_a_value_that_a_view_cannot_show_is_a_difference(tables: Tables) -> None:
+    """Under the narrower type it would look like the null of the other side."""
+    wide = node(prop("size", Scalar.I64, 3))
+    narrow = node(prop("size", Scalar.I32, 3))
+    before = tables(wide, [{"id": "a", "size": 2**40}, {"id": "b", "size": None}])
+    after = tables(narrow, [{"id": "a", "size": None}, {"id": "b", "size": None}])
+    view = mapped(before, map_type(wide, narrow, NOBODY))
+    names = narrow.arrow_schema.names
+    for pair in ((view, after), (after, view)):
+        assert table_changes(*pair, columns=names).updated_after.ids.to_pylist() == ["a"]

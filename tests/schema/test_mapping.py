@@ -99,6 +99,7 @@ def test_a_number_never_changes_its_sign(
     before, after = (mapping("p: U32?", f"p: {each}") for each in (stored, wanted))
     across = map_type(before.wanted, after.wanted, Aliases())
     assert rows(across, p=values)["p"] == fitting
+    assert [column.field.name for column in across.narrowed] == ["p"]
 
 
 def test_days_become_midnights_and_back() -> None:

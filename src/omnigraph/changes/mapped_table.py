@@ -81,6 +81,24 @@ def mapping_of(handle: DatasetHandle) -> TypeMapping | None:
     return handle.mapping if isinstance(handle, _MappedTable) else None
 
 
+def unshown_values(
+    handle: DatasetHandle, row_ids: npt.NDArray[np.uint64], columns: Collection[str]
+) -> npt.NDArray[np.bool_]:
+    """Mark the rows with a stored value that the view shows as null: its type cannot hold it."""
+    found = np.zeros(len(row_ids), np.bool_)
+    if not isinstance(handle, _MappedTable):
+        return found
+    narrowed = [each for each in handle.mapping.narrowed if each.field.name in columns]
+    if not narrowed:
+        return found
+    names = list(dict.fromkeys(each.stored for each in narrowed if each.stored is not None))
+    rows = handle.stored.take(pa.array(row_ids, pa.uint64()), names).combine_chunks()
+    for batch in rows.to_batches():
+        for each in narrowed:
+            found |= np.asarray(each.misfits(batch))
+    return found
+
+
 @dataclass(frozen=True)
 class _MappedTable:
     """A `DatasetHandle` over another one."""

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from omnigraph.changes.blobs import differing_blobs
 from omnigraph.changes.compare import Mask, differing_rows, to_mask
+from omnigraph.changes.mapped_table import unshown_values
 from omnigraph.store.datasets import DatasetHandle
 from omnigraph.store.records import ROW_ADDRESS, ROW_ID, FragmentInfo, ScanRequest
 
@@ -322,6 +323,9 @@ class _Comparison:
         if plain:  # Rows cannot be taken without any column.
             left, right = _taken(self.before, old, plain), _taken(self.after, new, plain)
             differ = differing_rows(left, right, plain)
+            # What a view cannot show looks like null, and equals no value of the other side.
+            differ |= unshown_values(self.before, old, plain)
+            differ |= unshown_values(self.after, new, plain)
         for name in self.blobs:
             same = np.flatnonzero(~differ)
             if len(same):

@@ -31,7 +31,7 @@ from omnigraph.merge.tables import (
     missing_properties,
 )
 from omnigraph.schema import EntityType, Property
-from omnigraph.schema.mapping import ColumnMapping, map_type
+from omnigraph.schema.mapping import map_type
 from omnigraph.schema.merge.model import Side
 from omnigraph.store.records import ScanRequest
 from omnigraph.values import Scalar
@@ -116,26 +116,13 @@ def misfits(table: MergedTable) -> Iterator[Conflict]:
     for side, view in sides:
         if side is None or view is None:
             continue
-        for column in view.columns:
-            if column.stored is None or not _is_narrowed(side, column):
-                continue
+        for column in view.narrowed:
             ids: list[str] = []
-            for batch in side.opened().scan(ScanRequest(columns=("id", column.stored))):
+            for batch in side.opened().scan(ScanRequest(columns=("id", str(column.stored)))):
                 ids += batch["id"].filter(column.misfits(batch)).to_pylist()
             if ids:
                 name = f"{table.entity_type.name}.{column.field.name}"
                 yield value_conflict(table.table_key, f"{name} cannot hold the value", ids)
-
-
-def _is_narrowed(side: TableSide, column: ColumnMapping) -> bool:
-    stored = side.entity_type.arrow_schema.field(column.stored).type
-    wanted = column.field.type
-    if stored == wanted or pa.types.is_nested(wanted):
-        return False
-    if not (pa.types.is_primitive(stored) and pa.types.is_primitive(wanted)):
-        return True
-    # Of two types of one kind, and of a date and a time, the wider one holds all values.
-    return bool(stored.bit_width >= wanted.bit_width)
 
 
 def key_conflicts(table: MergedTable) -> Iterator[Conflict]:

@@ -58,6 +58,17 @@ class TypeMapping:
         sources = [column.stored for column in self.columns]
         return bool(sources == stored.names == wanted.names and stored.types == wanted.types)
 
+    @cached_property
+    def narrowed(self) -> tuple[ColumnMapping, ...]:
+        """The columns whose wanted type may not hold every stored value."""
+        stored = self.stored.arrow_schema
+        return tuple(
+            column
+            for column in self.columns
+            if column.stored is not None
+            and _is_narrowed(stored.field(column.stored).type, column.field.type)
+        )
+
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the wanted columns of a stored batch."""
         columns = [column.column(batch) for column in self.columns]
@@ -86,6 +97,15 @@ def _column(
     stored = names.get(aliases.canonical(prop.property_id))
     fill = None if prop.filled is None else fill_scalar(prop.prop_type, prop.filled)
     return ColumnMapping(field, stored, fill if stored is None else None)
+
+
+def _is_narrowed(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    if stored == wanted or pa.types.is_nested(wanted):
+        return False
+    if not (pa.types.is_primitive(stored) and pa.types.is_primitive(wanted)):
+        return True
+    # Of two types of one kind, and of a date and a time, the wider one holds all values.
+    return bool(stored.bit_width >= wanted.bit_width)
 
 
 def _converted(found: pa.Array, wanted: pa.DataType) -> pa.Array:
