@@ -6,6 +6,7 @@
 | `schema_dropped` | one side dropped a property of which the other has changed values |
 | `schema_required` | one side added a required property without a default, the other rows |
 | `schema_conflict` | one side changed the key of a type, the other rows |
+| `schema_conflict` | one side widened what ids of the other side spell |
 | `value_constraint_violation` | a side has a value that the merged type cannot hold |
 
 A value that is the base's, and a null or default of an inserted row, is no loss.
@@ -14,7 +15,7 @@ A value that is the base's, and a null or default of an inserted row, is no loss
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,7 @@ from omnigraph.merge.tables import (
 from omnigraph.schema import EntityType, Property
 from omnigraph.schema.mapping import map_type
 from omnigraph.schema.merge.model import Side
+from omnigraph.schema.migration.cost import changes_spelling
 from omnigraph.store.records import ScanRequest
 from omnigraph.values import Scalar
 
@@ -152,6 +154,38 @@ def key_conflicts(table: MergedTable) -> Iterator[Conflict]:
                 },
                 has_choice=False,
             )
+
+
+def respelled_ids(table: MergedTable) -> Iterator[Conflict]:
+    """Find ids of a side that spell a member of the key otherwise than its merged type does.
+
+    An apply refuses to widen such a member. Here one side has widened it, and another has made it
+    a member.
+    """
+    for side in _OTHER:
+        found = _side(table, side)
+        if found is None or table.wanted is None or not found.entry.row_count:
+            continue
+        if _key(table, found) != _key(table, replace(found, entity_type=table.wanted)):
+            continue  # The ids of this side do not spell the merged key.
+        for was, name in zip(found.entity_type.key, table.wanted.key, strict=True):
+            old, new = found.entity_type.properties.get(was), table.wanted.properties.get(name)
+            if old and new and changes_spelling(old.prop_type, new.prop_type):
+                type_id, type_name = table.wanted.type_id, table.wanted.name
+                yield Conflict(
+                    table.table_key,
+                    ConflictKind.SCHEMA_CONFLICT,
+                    f"ids of {type_name} on the {side} spell {name} as {old.prop_type.scalar}, and"
+                    f" it is {new.prop_type.scalar} on the {_OTHER[side]}",
+                    details={
+                        "identity": f"constraint:{type_id}:key",
+                        "name": type_name,
+                        "base": None if table.base is None else list(table.base.entity_type.key),
+                        "source": _key_names(table.source),
+                        "target": _key_names(table.target),
+                    },
+                    has_choice=False,
+                )
 
 
 def _dropped_rows(table: MergedTable) -> Iterator[Loss]:

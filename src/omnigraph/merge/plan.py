@@ -19,7 +19,7 @@ from omnigraph.changes.table_changes import table_changes
 from omnigraph.merge.conflicts import Conflict, ConflictKind, row_conflict
 from omnigraph.merge.constraints import Checked, check_constraints, unchecked
 from omnigraph.merge.links import LinkedTable, Links
-from omnigraph.merge.losses import Loss, key_conflicts, losses, misfits
+from omnigraph.merge.losses import Loss, key_conflicts, losses, misfits, respelled_ids
 from omnigraph.merge.parts import Handles, StoredPart, TableWork, no_work
 from omnigraph.merge.resolve import Decisions, require_conflicts, settle
 from omnigraph.merge.rows import Clash
@@ -164,7 +164,9 @@ def _find_losses(plan: Plan, sides: Sides, decisions: Decisions) -> None:
     plan.dropped = tuple(loss for loss in found if decisions.allows(loss))
     plan.schema_identities |= {loss.identity for loss in found if loss.dropped_by is not None}
     conflicts = [loss.conflict for loss in found if loss not in plan.dropped]
-    plan.conflicts = [each for table in tables for each in key_conflicts(table)]
+    plan.conflicts = [
+        each for table in tables for each in (*key_conflicts(table), *respelled_ids(table))
+    ]
     plan.conflicts += sorted(conflicts, key=lambda conflict: _LOSSES.index(conflict.kind))
     plan.conflicts += [each for table in sides.tables.values() for each in misfits(table)]
 
