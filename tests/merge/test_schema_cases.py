@@ -2,8 +2,9 @@
 
 The sections are those of `test_merge_cases.py`. What a side does to its schema is in `source
 schema` and `target schema`, a second change in `… schema 2`; `source before` and `target before`
-are done before it, `source` and `target` after it. `swapped options` are the arguments for the
-other direction. `outcome` also has the steps of the target's schema, and what was dropped.
+are done before it, `… between` between both, `source` and `target` after it. `swapped options` are
+the arguments for the other direction. `outcome` also has the steps of the target's schema, and what
+was dropped.
 
 A merge that succeeded is followed by one in the other direction: it has no conflict, and then both
 branches have the same rows and the same types.

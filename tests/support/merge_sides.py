@@ -28,10 +28,12 @@ def make_sides(case: Case, path: Path) -> None:
 
 def act(graph: Graph, sections: Mapping[str, str], side: str, branch: str) -> None:
     """Do what one side does to its rows, and to its schema where the case says so."""
-    write(graph, sections.get(f"{side} before", ""), branch)
-    for name in (f"{side} schema", f"{side} schema 2"):
-        if name in sections:
-            graph.apply_schema(sections[name], branch=branch)
+    for name in ("before", "schema", "between", "schema 2"):
+        section = sections.get(f"{side} {name}", "")
+        if section and name.startswith("schema"):
+            graph.apply_schema(section, branch=branch)
+        else:
+            write(graph, section, branch)
     write(graph, sections.get(side, ""), branch)
 
 

@@ -125,7 +125,7 @@ def checked(plan: Plan, sides: Sides) -> Checked:
     """Check the rules of the merged schema over the rows that a merge writes.
 
     Where the target has no rule, or a weaker one, all merged rows of the type are checked; so are
-    they where it has no value for a required property.
+    they where it gets values that the merged schema does not allow.
     """
     if plan.is_source:
         return unchecked(sides)
@@ -134,7 +134,7 @@ def checked(plan: Plan, sides: Sides) -> Checked:
         key: _whole(table, plan.all_work.get(key))
         for key, table in sides.tables.items()
         if table.target is not None
-        and (table.target.entity_type.table_key in stricter or table.target_lacks_values)
+        and (table.target.entity_type.table_key in stricter or table.target_gets_misfits)
     }
     return check_constraints({**plan.all_work, **whole}, sides)
 

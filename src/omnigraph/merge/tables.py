@@ -112,12 +112,15 @@ class MergedTable:
         return is_mains and _has_columns(self.source, self.entity_type)
 
     @property
-    def target_lacks_values(self) -> bool:
-        """Whether rows of the target are null in a property that is required now."""
+    def target_gets_misfits(self) -> bool:
+        """Whether rows of the target get a value that their property cannot have any longer.
+
+        That is a null where a value is required now, or what an apply has filled in where the enum
+        has lost it since.
+        """
         view = self.views.target
         return view is not None and any(
-            column.stored is None and column.fill is None and not column.field.nullable
-            for column in view.columns
+            _is_misfit(column, self.entity_type) for column in view.columns if column.stored is None
         )
 
     @property
@@ -268,6 +271,13 @@ def _sides_of(snapshot: Snapshot, aliases: Aliases) -> Mapping[Identity, TableSi
         )
         for each in types_of(snapshot.catalog)
     }
+
+
+def _is_misfit(column: ColumnMapping, wanted: EntityType) -> bool:
+    if column.fill is None:
+        return not column.field.nullable
+    known = wanted.properties[column.field.name].prop_type.enum_values
+    return known is not None and column.fill.as_py() not in known
 
 
 def _has_columns(side: TableSide, wanted: EntityType) -> bool:

@@ -58,12 +58,15 @@ class PropertyPlanner:
                 yield prop.property_id, dropped
 
     def empty_columns(self) -> frozenset[int]:
-        """Return the new properties that are null in every stored row."""
+        """Return the new properties that are null in every stored row.
+
+        In a difference one may have been filled, and made nullable since.
+        """
         known = {p.property_id for p in self.old.properties}
         return frozenset(
             p.property_id
             for p in self.new.properties
-            if p.property_id not in known and p.prop_type.nullable
+            if p.property_id not in known and p.prop_type.nullable and p.filled is None
         )
 
     # -- additions -------------------------------------------------------------------------------
