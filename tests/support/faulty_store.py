@@ -566,6 +566,9 @@ class FaultyDatasetStore:
         """Drop cached handles."""
         self._inner.forget(location)
 
+    def forget_all(self) -> None:
+        self._inner.forget_all()
+
     def _effect(self, name: str, path: str, call: Callable[[], _Answer]) -> _Answer:
         return self._plan.effect(f"datasets.{name}", path, call)
 

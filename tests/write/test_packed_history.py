@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from omnigraph.maintenance.scrub.scrub import scrub
 from omnigraph.manifest.compact import pack_manifest
 from omnigraph.manifest.errors import VersionRemovedError
 from omnigraph.manifest.layout import MAIN_INCARNATION, MANIFEST
+from omnigraph.read.access.path_chooser import TRAVERSAL_MODE
 from omnigraph.store.lance import packing
-from support.places import PERSON, Place, finish_maintenance, repository_of
+from support.places import PERSON, Place, finish_maintenance, repository_of, session_of
 
 COMMITS = 30
 LOOSE = 4
@@ -96,6 +99,31 @@ def test_a_handle_packs_by_itself_and_commits_stay_small(local_place: Place) -> 
     loose = [path for path in root.rglob("*.manifest") if "_graph_commits" not in path.parts]
     # Three datasets have a version for each commit.
     assert len(loose) < 3 * 3 * COMMITS / 2
+
+
+def test_a_closed_graph_holds_no_old_version(
+    local_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable of a `with` block stays behind it, with all that it refers to."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv(TRAVERSAL_MODE, "csr")
+    with local_place.init() as graph:
+        grown(graph, commits=16)
+        finish_maintenance(graph)
+        pack(graph)
+        before = history(graph)
+        text = "query q() { match { $a: Person  $a knows $b } return { $a.age, $b.name } }"
+        rows = graph.query(text).to_pylist()
+        session = session_of(graph)
+        assert session.topologies.nbytes
+        assert list(folder.iterdir())
+    gc.collect()
+    assert not session.topologies.nbytes
+    assert not list(folder.iterdir())
+    with local_place.open() as again:
+        assert (history(again), again.query(text).to_pylist()) == (before, rows)
 
 
 def test_branches_tags_and_changes_of_packed_commits(local_place: Place) -> None:

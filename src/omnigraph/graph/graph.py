@@ -271,11 +271,12 @@ class Graph(FlatNames):
         """Release the graph, after the compaction that many small writes have left to do.
 
         Nothing is lost without it: every write was finished by its call. A closed graph answers
-        nothing more; closing it again does nothing.
+        nothing more, and its memory is free; closing it again does nothing.
         """
         if not self._opened.closed.is_set():
             self._opened.finish()
             self._opened.closed.set()
+            self._opened.forget()
 
     def __enter__(self) -> Self:
         return self

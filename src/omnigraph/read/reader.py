@@ -49,6 +49,10 @@ class Reader:
         self._origins = None if recorded is None else VectorOrigins(recorded)
         self._executor = Executor(topologies, clock)
 
+    def forget(self) -> None:
+        """Drop everything from memory that makes reads faster."""
+        self._executor.forget()
+
     def prepare(self, newest: Callable[[], Snapshot], written: Collection[str]) -> None:
         """Lay the tables that a commit has written over what is in memory.
 

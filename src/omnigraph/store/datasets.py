@@ -509,3 +509,7 @@ class DatasetStore(Protocol):
     def forget(self, location: str) -> None:
         """Drop cached handles of a dataset that has been deleted."""
         ...
+
+    def forget_all(self) -> None:
+        """Drop everything that is cached, open versions included."""
+        ...

@@ -156,6 +156,14 @@ class ColumnCache:
         """Whether there is any memory for look-ups."""
         return self._lookup_bytes_max > 0
 
+    def forget(self) -> None:
+        """Drop everything from memory; files stay."""
+        self._columns.clear()
+        self._lookups.clear()
+        self._layers.clear()
+        self._latest.clear()
+        self._versions.clear()
+
     def row_positions(self, entry: Entry) -> RowPositions | None:
         """Return the row ids of a dataset version if they are cached."""
         found = self._columns.get(_Key(entry.at, "rows"))

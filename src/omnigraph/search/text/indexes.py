@@ -32,6 +32,10 @@ class TextIndexes:
         self._cached: BoundedCache[TextIndex] = BoundedCache(text_bytes_max)
         self._flights = SingleFlight()
 
+    def forget(self) -> None:
+        """Drop everything from memory."""
+        self._cached.clear()
+
     def of(
         self,
         version: DatasetVersion,

@@ -117,10 +117,7 @@ class LanceOpener:
         self._objects = objects
         self.options = normalise_options(root, storage_options) or None
         self._handles_max = handles_max
-        self._session = Session(
-            index_cache_size_bytes=_INDEX_CACHE_BYTES,
-            metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
-        )
+        self._session = _new_session()
         self._lock = threading.Lock()
         self._handles: OrderedDict[DatasetVersion, LanceHandle] = OrderedDict()
         self._known_heads: dict[tuple[str, str | None], _KnownHead] = {}
@@ -368,6 +365,15 @@ class LanceOpener:
             for lineage in [known for known in self._known_heads if known[0] == location]:
                 del self._known_heads[lineage]
 
+    def forget_all(self) -> None:
+        """Drop all cached handles, and what the library and packs have in memory."""
+        with self._lock:
+            self._handles.clear()
+            self._known_heads.clear()
+            self._session = _new_session()
+            self._recent, self.written = RecentRows(), WrittenRows()
+        self.packs.forget()
+
     def forget_lineage(self, location: str, branch: str | None) -> None:
         """Drop the cached handles of one lineage."""
         with self._lock:
@@ -541,3 +547,10 @@ class LanceOpener:
         raise CorruptObjectError(
             path=self._version_name(at), reason="the version names no transaction"
         )
+
+
+def _new_session() -> Session:
+    return Session(
+        index_cache_size_bytes=_INDEX_CACHE_BYTES,
+        metadata_cache_size_bytes=_METADATA_CACHE_BYTES,
+    )

@@ -225,6 +225,12 @@ class Packs:
         """The names of the temporary directories in which versions are open."""
         self._is_swept = False
 
+    def forget(self) -> None:
+        """Drop all packs from memory."""
+        with self._guard:
+            self._headers.clear()
+            self._contents.clear()
+
     def spans(self, location: str, branch: str | None) -> dict[str, range]:
         """Return the packs of a lineage: path, and the versions that each was made of."""
         if not self._root.is_local:

@@ -94,6 +94,7 @@ class LanceStore:
         self.exists = self._opener.exists
         self.head_version = self._opener.head_version
         self.forget = self._opener.forget
+        self.forget_all = self._opener.forget_all
         self._committer = committer = LanceCommitter(
             self._opener, objects, self._flusher, self._ledger, root
         )
