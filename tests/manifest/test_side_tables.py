@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import lance
@@ -10,8 +11,9 @@ import pytest
 
 from omnigraph.graph import Graph
 from omnigraph.manifest.checksums import CHECKSUMS
+from omnigraph.manifest.layout import COMMITS
 from omnigraph.recovery.audit import RECOVERIES, RecoveryAuditRow, RecoveryKind, RecoveryLog
-from support.places import Place, finish_maintenance, repository_of
+from support.places import Place, add, finish_maintenance, repository_of
 
 
 def audit_row(operation_id: str) -> RecoveryAuditRow:
@@ -54,6 +56,27 @@ def test_an_audit_row_lands_above_that_of_another_branch(
     log.record(audit_row("c"))
     assert {row.operation_id for row in log.rows()} == {"a", "b", "c"}
     assert repository_of(place.open()).store.datasets.head_version(RECOVERIES) == 3
+
+
+def test_commits_of_two_handles_are_recorded_without_a_warning(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph, other = local_place.init(), local_place.open()
+    late, first = add(graph, "ann").commit, add(other, "bob").commit
+    assert late is not None
+    assert first is not None
+    tables, rival = (repository_of(g).commit_tables for g in (graph, other))
+    finish_maintenance(graph)
+    finish_maintenance(other)
+    made = [replace(one, graph_commit_id=one.graph_commit_id[::-1]) for one in (late, first)]
+    commit_after(monkeypatch, lambda: rival.record(made[1:]))
+    tables.record(made[:1])
+    assert not caplog.records
+    ids = {one.graph_commit_id for one in made}
+    assert set(tables.find(ids)) == ids
+    stored = repository_of(local_place.open()).store.datasets.open(COMMITS).count()
+    tables.record(made)
+    assert repository_of(local_place.open()).store.datasets.open(COMMITS).count() == stored
 
 
 def test_checksums_of_removed_files_go_while_others_are_added(

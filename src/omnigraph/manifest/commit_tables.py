@@ -22,9 +22,9 @@ from omnigraph.manifest.commits import GraphCommit
 from omnigraph.manifest.layout import COMMIT_ACTORS, COMMITS, MANIFEST
 from omnigraph.manifest.state import ManifestState
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.errors import DatasetNotFoundError
+from omnigraph.store.errors import DatasetNotFoundError, MisplacedCommitError
 from omnigraph.store.records import ROW_ADDRESS, DatasetVersion, ScanRequest, StagedTransaction
-from omnigraph.store.retries import commit_retried
+from omnigraph.store.retries import LOST_RACES, commit_retried
 from omnigraph.values import PRIMARY_KEY
 
 _ATTEMPTS_MAX: Final = 5
@@ -135,7 +135,13 @@ class CommitTables:
             return self._datasets.stage_append(DatasetVersion(location, None, head), fresh)
 
         with self._guard:
-            landed = commit_retried(self._datasets, stage, attempts_max=_ATTEMPTS_MAX)
+            # Rows that landed above those of another process are known at the second look.
+            landed = commit_retried(
+                self._datasets,
+                stage,
+                attempts_max=_ATTEMPTS_MAX,
+                retried=(*LOST_RACES, MisplacedCommitError),
+            )
             if landed is not None:
                 ids = stored | frozenset(rows[_ID].to_pylist())
                 self._known[location] = (landed.version, ids)

@@ -9,7 +9,7 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.errors import DatasetExistsError, StaleBaseError
 from omnigraph.store.records import CommittedRange, StagedTransaction
 
-_LOST_RACES: Final = (DatasetExistsError, StaleBaseError)
+LOST_RACES: Final = (DatasetExistsError, StaleBaseError)
 
 
 def commit_retried(
@@ -18,7 +18,7 @@ def commit_retried(
     *,
     attempts_max: int,
     exact: bool = True,
-    retried: tuple[type[Exception], ...] = _LOST_RACES,
+    retried: tuple[type[Exception], ...] = LOST_RACES,
 ) -> CommittedRange | None:
     """Commit what `stage` returns, staged again after each lost race; None: nothing to commit."""
     for attempt in range(1, attempts_max + 1):
