@@ -249,6 +249,22 @@ def test_polars_frames_are_tables(graph: Graph) -> None:
     assert list(graph.export_lines()) == expected
 
 
+def test_categories_of_polars_are_texts(graph: Graph, tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    state = polars.Series(["new", "old", "old"], dtype=polars.Categorical)
+    listed = polars.Series([["x"], None, []], dtype=polars.List(polars.Categorical))
+    frame = polars.DataFrame({"key": ["a", "b", "c"], "state": state, "tags": listed})
+    frame.write_ipc(tmp_path / "a.arrow")
+    frame.cast({"state": polars.Enum(["new", "old"])}).write_ipc(tmp_path / "b.arrow")
+    for source in (frame, frame.lazy(), tmp_path / "a.arrow", tmp_path / "b.arrow"):
+        graph.load({"Thing": source}, mode="overwrite")
+        assert [(row["state"], row["tags"]) for row in things(graph).values()] == [
+            ("new", ["x"]),
+            ("old", None),
+            ("old", []),
+        ]
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
 def test_an_exported_folder_comes_back_in_one_call(graph: Graph, tmp_path: Path, form: str) -> None:
     rows = random_rows(4)

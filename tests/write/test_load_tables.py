@@ -250,16 +250,34 @@ def test_ends_and_ids_of_another_kind_are_refused(graph: Graph, column: pa.Array
         graph.load_tables(nodes={"Note": pa.table({"id": column, "text": ["1"]})}, mode="append")
 
 
+def test_numbers_that_stand_for_something_else_are_refused(graph: Graph) -> None:
+    months = pd.period_range("2025-01", periods=2, freq="M")
+    for frame in (pd.DataFrame({"number": months}), pd.DataFrame({"number": [months[0]] * 2})):
+        with pytest.raises(ValidationError, match="got a column of extension"):
+            graph.load({"Person": frame}, mode="append")
+    with pytest.raises(ValidationError, match="must be a string, got a column of extension"):
+        graph.load({"About": pd.DataFrame({"src": months, "dst": ["1", "2"]})}, mode="append")
+
+
 def test_what_is_no_table_is_refused(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("no")
     mixed = pd.DataFrame({"number": [1, "x"]})
+    polars = pytest.importorskip("polars")
     no_tables: list[Any] = [
         7,
         [7],
         mixed,
         mixed["number"],
+        pd.Series([1], name="number"),
+        polars.Series("number", [1]),
+        polars.DataFrame({"number": polars.Series([1], dtype=polars.Int128)}),
+        pd.DataFrame([[1, 2]], columns=["number", "number"]),
+        pd.DataFrame({"number": pd.arrays.SparseArray([1])}),
+        mixed.groupby("number"),
         *(tmp_path / name for name in ("no.parquet", "text.parquet", "graph")),
     ]
     for table in no_tables:
         with pytest.raises(InvalidInputError):
             graph.load_tables(nodes={"Person": table}, mode="append")
+        with pytest.raises(InvalidInputError):
+            graph.load({"Person": table}, mode="append")

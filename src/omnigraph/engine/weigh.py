@@ -107,7 +107,7 @@ def _table_bytes(table: Any) -> int:
 def _frame_bytes(table: Any) -> int:
     """Ask frames of pandas and polars; other streams are read in batches."""
     home = type(table).__module__.partition(".")[0]
-    if home == "pandas":
+    if home == "pandas" and hasattr(table, "columns"):
         return int(table.memory_usage(index=False).sum())
     estimate = getattr(table, "estimated_size", None)
     return int(estimate()) if home == "polars" and callable(estimate) else 0

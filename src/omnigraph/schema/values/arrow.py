@@ -74,11 +74,16 @@ def convert_arrow(
 
 
 def plain_encoding(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Undo chunks, dictionaries, run ends, views, extension types and large offsets of text."""
+    """Undo chunks, dictionaries, run ends, views, extension types and large offsets of text.
+
+    Whole numbers of an extension type stay what they are: what they stand for is known to their
+    type alone. The months of a pandas period, say, are no days.
+    """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ExtensionArray):
-        return plain_encoding(column.storage)
+        is_code = pa.types.is_integer(column.storage.type)
+        return column if is_code else plain_encoding(column.storage)
     kind = column.type
     if pa.types.is_dictionary(kind):
         return plain_encoding(column.dictionary_decode())

@@ -33,10 +33,20 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.large_utf8()
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    return _plain_list(kind)
+
+
+def _plain_list(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_list_view(kind):
         return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
     if pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind):
         return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)), kind.list_size)
     return kind
 
 

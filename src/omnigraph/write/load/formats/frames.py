@@ -52,13 +52,23 @@ def _as_arrow(table: Any) -> pa.Table | pa.RecordBatchReader:
         # A lazy frame has no rows before it is collected.
         table = table.collect()
     if not hasattr(table, "__arrow_c_stream__"):
-        error = InputUnreadableError(
-            type(table).__name__,
+        raise _no_table(
+            table,
             "is no table: give an Arrow, pandas or polars table, a list of objects, or a path",
+            hint="`list(rows)` of a generator is a list",
         )
-        error.hint = "`list(rows)` of a generator is a list"
-        raise error
-    return pa.RecordBatchReader.from_stream(table)
+    try:
+        return pa.RecordBatchReader.from_stream(table)
+    except pa.ArrowException as error:
+        problem = f"hands out no table that Arrow can read: {'; '.join(map(str, error.args))}"
+        hint = "`to_frame()` of a column is a table; other types of columns have to be cast"
+        raise _no_table(table, problem, hint=hint) from error
+
+
+def _no_table(table: object, problem: str, *, hint: str) -> InputUnreadableError:
+    error = InputUnreadableError(type(table).__name__, problem)
+    error.hint = hint
+    return error
 
 
 def _from_batches(batches: Sequence[Any]) -> pa.Table:
@@ -83,8 +93,10 @@ def _from_pandas(frame: Any) -> pa.Table:
     is_named = any(name is not None and name not in frame.columns for name in frame.index.names)
     try:
         table = pa.Table.from_pandas(frame, preserve_index=is_named)
-    except pa.ArrowException as error:
-        problem = f"has a column without a single type: {'; '.join(map(str, error.args))}"
-        raise InputUnreadableError(type(frame).__name__, problem) from error
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        # Besides its own errors Arrow raises plain ones, for doubled names and sparse columns.
+        problem = f"cannot become an Arrow table: {'; '.join(map(str, error.args))}"
+        hint = "give every column a name of its own and values of one type: `astype` casts them"
+        raise _no_table(frame, problem, hint=hint) from error
     unnamed = [name for name in table.column_names if _UNNAMED_LEVEL.fullmatch(name)]
     return table.drop_columns(unnamed)
