@@ -16,6 +16,7 @@ import pytest
 
 import omnigraph
 from omnigraph.changes.commit_changes import PAGE_CHANGES_DEFAULT
+from omnigraph.errors import EXTRAS
 from omnigraph.graph import (
     Graph,
     GraphBranches,
@@ -309,11 +310,67 @@ INDIRECT = {
 }
 
 
-def test_extras_install_only_what_is_imported() -> None:
+def extras() -> dict[str, set[str]]:
+    """Return the libraries that each extra installs."""
     root = Path(__file__).parents[1]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = {re.split(r"[\[<>=~ ]", one)[0] for some in extras.values() for one in some}
+    declared = project["optional-dependencies"]
+    return {
+        extra: {re.split(r"[\[<>=~ ]", one)[0].removesuffix("-python") for one in libraries}
+        for extra, libraries in declared.items()
+    }
+
+
+def test_a_library_that_is_missing_names_an_extra_that_installs_it() -> None:
+    found = extras()
+    assert {library for library, extra in EXTRAS.items() if library not in found[extra]} == set()
+
+
+def test_without_extras_commands_and_names_say_which_one_they_need(small_graph: Path) -> None:
+    script = (
+        "import json, sys\n"
+        f"sys.modules |= dict.fromkeys({sorted(EXTRAS)!r})\n"
+        "from omnigraph import *\n"
+        "import omnigraph\n"
+        "from omnigraph.cli.app import run\n"
+        "from omnigraph.errors import OmnigraphError\n"
+        "def noted(call):\n"
+        "    try:\n"
+        "        call()\n"
+        "    except (ImportError, OmnigraphError) as error:\n"
+        "        return [type(error).__name__, *error.__notes__]\n"
+        f"graph = open({str(small_graph)!r})\n"
+        "said = [\n"
+        "    noted(lambda: omnigraph.connect('http://localhost:1')),\n"
+        "    noted(lambda: graph.optimize(engine='spark')),\n"
+        "]\n"
+        "codes = [\n"
+        "    run(['serve', '--store', graph.uri]),\n"
+        "    run(['query', 'q', '--server', 'http://localhost:1']),\n"
+        "    run(['pipeline', 'run', 'a.yaml']),\n"
+        "]\n"
+        "print(json.dumps([said, codes, [name in globals() for name in ('Graph', 'connect')]]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    spark = "`pip install 'omnigraph[spark]'` installs it, `engine='local'` runs in this process"
+    assert json.loads(done.stdout) == [
+        [
+            ["ModuleNotFoundError", "hint: pip install 'omnigraph[client]'"],
+            ["EngineMissingError", f"hint: {spark}"],
+        ],
+        [1, 1, 1],
+        [True, False],
+    ]
+    hints = [line for line in done.stderr.splitlines() if line.startswith("hint")]
+    assert hints == [
+        f"hint: pip install 'omnigraph[{one}]'" for one in ("server", "client", "spark")
+    ]
+
+
+def test_extras_install_only_what_is_imported() -> None:
+    root = Path(__file__).parents[1]
+    wanted = set().union(*extras().values()) - {"omnigraph"} - INDIRECT.keys()
     text = "".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
-    modules = {one.removesuffix("-python") for one in wanted - {"omnigraph"} - INDIRECT.keys()}
-    assert {one for one in modules if not re.search(rf"(import|from) {one}\b", text)} == set()
+    assert {one for one in wanted if not re.search(rf"(import|from) {one}\b", text)} == set()

@@ -11,6 +11,7 @@ Names are loaded when they are first used, so importing the package costs next t
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from omnigraph.late import late_names
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from omnigraph.syntax import SourceError
 
 __all__ = [
-    "AsyncGraph",
     "Graph",
     "GraphCommit",
     "OmnigraphError",
@@ -42,11 +42,13 @@ __all__ = [
     "__version__",
     "compile_schema",
     "compile_text",
-    "connect",
     "init",
     "open",
     "plan_schema",
 ]
+if find_spec("httpx2"):
+    # `from omnigraph import *` asks for every name, and these two need the extra `client`.
+    __all__ += ["AsyncGraph", "connect"]
 
 _load = late_names(
     __name__,
@@ -72,7 +74,13 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         installed: object = import_module("importlib.metadata").version("omnigraph")
         return installed
-    return _load(name)
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        missing = import_module("omnigraph.errors").missing_extra(error)
+        if missing is not None:
+            error.add_note(f"hint: {missing.hint}")
+        raise
 
 
 def __dir__() -> list[str]:

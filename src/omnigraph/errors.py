@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from inspect import Parameter, Signature, signature
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Final, dataclass_transform
 
 from omnigraph.hints import in_python
 from omnigraph.texts import shown
@@ -203,3 +203,39 @@ class UnavailableError(OmnigraphError, init=False):
     """This machine or installation lacks something that the request needs."""
 
     code = "OG-UNAVAILABLE"
+
+
+EXTRAS: Final = {
+    "cedarpy": "server",
+    "httptools": "server",
+    "httpx2": "client",
+    "msgspec": "client",
+    "openlineage": "lineage",
+    "pyspark": "spark",
+    "starlette": "server",
+    "uvicorn": "server",
+    "uvloop": "server",
+}
+"""The extra that installs a library."""
+
+
+class LibraryMissingError(UnavailableError):
+    """What was asked for needs a library that is not installed."""
+
+    code = "OG-LIBRARY-MISSING"
+    template = "this needs {library}, which is not installed"
+    library: str
+
+    def _hint(self) -> str:
+        extra = EXTRAS.get(self.library)
+        return f"pip install 'omnigraph[{extra}]'" if extra else f"pip install {self.library}"
+
+
+def missing_extra(error: ModuleNotFoundError) -> LibraryMissingError | None:
+    """Return the error for a library of an extra; None for any other module.
+
+    >>> missing_extra(ModuleNotFoundError(name="pyspark.sql")).hint
+    "pip install 'omnigraph[spark]'"
+    """
+    library = (error.name or "").partition(".")[0]
+    return LibraryMissingError(library) if library in EXTRAS else None

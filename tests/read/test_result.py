@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from omnigraph.errors import LibraryMissingError
 from omnigraph.graph import Graph, QueryResult, ReadTarget
 from omnigraph.query.params import ParamsError
 from omnigraph.query.select import QueryKindError, QuerySelectionError
-from omnigraph.read.result import LibraryMissingError
 from omnigraph.syntax import SourceError
 
 SCHEMA = """\

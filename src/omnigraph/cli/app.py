@@ -18,7 +18,7 @@ from omnigraph.cli.options.flags import GlobalFlags, global_options
 from omnigraph.cli.output.output import Output
 from omnigraph.cli.output.streams import prepare_streams, say
 from omnigraph.cli.planned import planned_command
-from omnigraph.errors import InvalidInputError, OmnigraphError
+from omnigraph.errors import InvalidInputError, OmnigraphError, missing_extra
 from omnigraph.names import nearest_name
 from omnigraph.texts import shown
 from omnigraph.wire import EXIT_FAILURE, EXIT_INTERRUPTED, outcome_of
@@ -215,9 +215,19 @@ def run(args: list[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except OmnigraphError as error:
         return _failed(error, words)
-    except (OSError, UnicodeDecodeError) as error:
-        return _failed(local_failure(error), words)
+    except (OSError, UnicodeDecodeError, ModuleNotFoundError) as error:
+        return _failed(_typed(error), words)
     return code if isinstance(code, int) else 0
+
+
+def _typed(error: OSError | UnicodeDecodeError | ModuleNotFoundError) -> OmnigraphError:
+    """Return an error of Python as one of ours; raise what is a mistake in the program."""
+    if not isinstance(error, ModuleNotFoundError):
+        return local_failure(error)
+    missing = missing_extra(error)
+    if missing is None:
+        raise error
+    return missing
 
 
 def _failed(error: OmnigraphError, words: list[str]) -> int:

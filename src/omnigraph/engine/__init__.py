@@ -205,7 +205,10 @@ def engine_named(name: str) -> BulkEngine:
         try:
             import_module(_ENGINE_MODULE)
         except ImportError as error:
-            raise EngineMissingError(name, f"it is not installed ({error})") from error
+            missing = EngineMissingError(name, f"it is not installed ({error})")
+            extra = f"`pip install 'omnigraph[{name}]'` installs it"
+            missing.hint = f"{extra}, `--engine local` runs in this process"
+            raise missing from error
     if name not in _engines:
         raise EngineMissingError(name, "no installed package has it")
     return _engines[name]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.dataclass import dataclass
 from omnigraph.display import ROWS_SHOWN_MAX, Display, Displayed
-from omnigraph.errors import InvalidInputError, NotFoundError, UnavailableError
+from omnigraph.errors import InvalidInputError, LibraryMissingError, NotFoundError
 from omnigraph.read.explain import trace_lines
 from omnigraph.read.profile import NodeAccess, OperatorTrace
 from omnigraph.read.result_file import write_table
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     import polars
 
 BATCH_ROWS_DEFAULT: Final = 65_536
-
-
-class LibraryMissingError(UnavailableError):
-    """The requested form of a result needs a library that is not installed."""
-
-    code = "OG-LIBRARY-MISSING"
-    hint = "pip install {library}"
-    template = "this needs {library}, which is not installed"
-    library: str
 
 
 class ColumnNotFoundError(NotFoundError):

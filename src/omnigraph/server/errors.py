@@ -10,7 +10,6 @@ from omnigraph.errors import (
     InvalidInputError,
     NotFoundError,
     OmnigraphError,
-    UnavailableError,
 )
 from omnigraph.names import MAIN
 
@@ -142,15 +141,6 @@ class BootRefusedError(InvalidInputError):
         self.problem = problem
         self.hint = hint
         super().__init__(problem)
-
-
-class ServerExtraMissingError(UnavailableError):
-    """The libraries of the server are not installed."""
-
-    code = "OG-NO-SERVER"
-    hint = "pip install 'omnigraph[server]'"
-    template = "the server needs {library}, which is not installed"
-    library: str
 
 
 class ClusterOwnsSchemaError(ConflictError):

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from omnigraph.server.errors import BootRefusedError, ServerExtraMissingError, UnauthorizedError
+from omnigraph.errors import LibraryMissingError
+from omnigraph.server.errors import BootRefusedError, UnauthorizedError
 
 PREFIX: Final = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 FILE: Final = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
@@ -150,7 +151,7 @@ def _aws_secret(secret_id: str) -> str:
     try:
         import boto3  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - optional
     except ImportError as error:
-        raise ServerExtraMissingError("boto3") from error
+        raise LibraryMissingError("boto3") from error
     value = boto3.client("secretsmanager").get_secret_value(SecretId=secret_id)
     text = value.get("SecretString")
     if not isinstance(text, str):
