@@ -350,6 +350,75 @@ def test_a_row_of_csv_that_is_left_out_can_be_loaded_again(graph: Graph, tmp_pat
     assert graph.load([record], mode="append").inserted == 1
 
 
+def test_a_carriage_return_may_end_a_file_or_be_in_a_quoted_cell(
+    graph: Graph, tmp_path: Path
+) -> None:
+    path = _written(tmp_path / "a.csv", b'key,text\r\na,"x\ry"\r\nb,y\r')
+    graph.load({"Thing": path}, mode="overwrite")
+    assert {key: row["text"] for key, row in things(graph).items()} == {"a": "x\ry", "b": "y"}
+
+
+def test_files_with_tabs_stay_so_with_other_options(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes("key\tsmall\tä\nb\tNA\tx\n".encode("latin-1"))
+    options = {"null": ["NA"], "encoding": "latin1"}
+    source = {"path": tmp_path / "a.tsv", "options": options, "map": {"text": "ä"}}
+    graph.load({"Thing": source}, mode="overwrite")
+    assert {(key, row["small"], row["text"]) for key, row in things(graph).items()} == {
+        ("b", None, "x")
+    }
+    (tmp_path / "b.csv").write_text("key\nc\n", encoding="utf-16")
+    source = {"path": tmp_path / "b.csv", "options": {"encoding": "UTF-16"}}
+    graph.load({"Thing": source}, mode="overwrite")
+    assert list(things(graph)) == ["c"]
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "a text in UTF-16": ("a.csv", "is text in UTF-16, expected CSV"),
+    "a workbook": ("a.xlsx", "is a ZIP archive or an Excel workbook, expected a table"),
+    "a column of no name": ("b.csv", "a column has no name: pandas leaves its index out"),
+    "a map the wrong way": (
+        {"path": "c.csv", "map": {"Key": "key"}},
+        "columns by property, {'key': 'Key'}",
+    ),
+    "an option as an entry": ({"path": "c.csv", "sep": ";"}, "{'options': {'sep': …}}"),
+    "no delimiter": ({"path": "c.csv", "options": {"sep": ""}}, "expected one character"),
+    "columns of lists": ({"key": ["a"]}, "expected one of 'path' and 'table'"),
+    "no number": ([{"key": "a", "small": float("nan")}], "expects Int32, got NaN"),
+}
+
+
+@pytest.mark.parametrize("name", list(MISTAKES))
+def test_a_usual_mistake_is_told_what_to_write(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("key\na\n", encoding="utf-16")
+    (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04\0\0")
+    (tmp_path / "b.csv").write_text(",key\n0,a\n")
+    (tmp_path / "c.csv").write_text("Key\na\n")
+    source, words = MISTAKES[name]
+    with pytest.raises(InvalidInputError) as raised:
+        graph.load({"Thing": source}, mode="overwrite")
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"key": "a"}, "name the type of rows"),
+        ({"type": "Thing", "key": "a"}, "properties stand in `data`"),
+        ({"type": "Thing", "data": {"kex": "a"}}, "on_error="),
+    ],
+)
+def test_records_in_a_wrong_form_are_told_the_right_one(
+    graph: Graph, record: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValidationError) as raised:
+        graph.load([record], mode="overwrite")
+    [hint] = raised.value.__notes__
+    assert words in hint
+
+
 def test_options_say_how_csv_is_written(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("a comment\nä;NA;'x;\\'y'\n".encode("latin-1"))
@@ -501,6 +570,11 @@ def test_a_file_of_another_format_is_one_error_that_names_both(
         ("a.csv", b"key,text\na,\xff\n", "is no UTF-8 text: byte 0xff in line 2"),
         ("a.csv.gz", gzip.compress(b"key\na\n", mtime=0)[:12], "cannot be read"),
         ("a.parquet", b"PAR1 and nothing else", "cannot be read"),
+        ("a.csv", b'key,text\na,x\nb,"y\nc,z\n', "never ends, in the row that begins in line 3"),
+        ("a.csv", b'key,"text\na,x\n', "never ends, in the row that begins in line 1"),
+        ("a.csv", b"key,text\ra,x\r", "without a line feed in line 1"),
+        ("a.csv", b'key,text\na,"x\ry"\nb,y\rc,z\n', "without a line feed in line 3"),
+        ("a.csv", b"key" * 50_000 + b"\n", "has no header of a CSV file"),
     ],
 )
 def test_a_broken_file_is_one_error_that_names_it(
@@ -548,6 +622,7 @@ def test_columns_that_the_type_does_not_have_are_reported_once(
 
 def test_values_of_python_are_taken_as_they_are_meant(graph: Graph) -> None:
     row = {"key": "a", "day": date(2020, 1, 1), "moment": pd.Timestamp("2020-01-01T00:00:01Z")}
+    row |= {"small": pd.NA, "text": pd.NaT}
     graph.load([{"type": "Thing", "data": row | {"tags": ("x",)}}], mode="overwrite")
     found = things(graph)["a"]
     assert (found["day"], found["moment"], found["tags"]) == (18262, 1577836801000, ["x"])

@@ -6,6 +6,7 @@ its column and, row by row, a message and a code or null.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -125,9 +126,11 @@ def no_errors(row_count: int) -> RowErrors:
 def json_text(value: object) -> str:
     """Spell a value as JSON for a message, cut to a readable length.
 
-    >>> json_text("x"), json_text([1, None])
-    ('"x"', '[1,null]')
+    >>> json_text("x"), json_text([1, None]), json_text(float("nan"))
+    ('"x"', '[1,null]', 'NaN')
     """
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
     try:
         text = orjson.dumps(value).decode()
     except TypeError:

@@ -30,6 +30,15 @@ KEY_RULE: Final = "key"
 _KEY_HINT: Final = (
     "correct the rows; a merge takes the last row of each key with `--on-duplicate last`"
 )
+_FORM_HINTS: Final = {
+    codes.ENVELOPE: (
+        "name the type of rows that name none: `--node TYPE` for nodes, `--edge TYPE` for edges"
+    ),
+    codes.UNKNOWN_FIELD: (
+        'properties stand in `data`: {"type": "Person", "data": {"name": "Ada"}}'
+    ),
+}
+"""What to write where all records have the same wrong form."""
 _TABLE_HINT: Final = (
     "`omnigraph schema show` lists types and properties; `--map` names the column of a property"
 )
@@ -198,6 +207,9 @@ class ValidationError(InvalidInputError):
             return _STATEMENT_HINT
         if self.totals.keys() == {KEY_RULE}:
             return _KEY_HINT
+        found = {violation.code for violation in self.violations}
+        if len(found) == 1 and found <= _FORM_HINTS.keys():
+            return _FORM_HINTS[found.pop()]
         is_of_table = all(
             found.position is None and found.code in _OF_TABLES for found in self.violations
         )

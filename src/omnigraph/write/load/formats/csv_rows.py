@@ -5,6 +5,8 @@ r"""CSV and TSV as batches of texts, with the line that each row begins in.
 2. A quote opens a cell at its first character only. Inside of one, line ends are part of the cell.
 3. An empty cell is null, `""` is the empty text. Blank lines are no rows.
 4. A row with another number of cells than the header is refused by itself.
+5. A quoted cell that never ends, and lines that end with a carriage return alone, are errors of the
+   file: the rows behind them would be lost, or be part of a cell.
 """
 
 from __future__ import annotations
@@ -70,20 +72,22 @@ class CsvOptions:
     """So many lines come before the header."""
 
 
-_NAMES: Final = {"sep": "delimiter", "nullValue": "null", "charset": "encoding"}
+OPTION_ALIASES: Final = {"sep": "delimiter", "nullValue": "null", "charset": "encoding"}
 """What Spark calls some options."""
 OPTION_NAMES: Final = tuple(each.name for each in fields(CsvOptions))
 
 
-def csv_options(given: Mapping[str, object], *, delimiter: str = ",") -> CsvOptions:
+def csv_options(given: Mapping[str, object]) -> CsvOptions:
     """Read options as callers write them, which Spark may have taught them.
+
+    A delimiter that is not given is empty: the format of each file has one of its own.
 
     >>> csv_options({"sep": ";", "header": "false", "columns": "a,b"}).columns
     ('a', 'b')
     """
-    values: dict[str, object] = {"delimiter": delimiter}
+    values: dict[str, object] = {"delimiter": ""}
     for spelled, value in given.items():
-        name = _NAMES.get(spelled, spelled)
+        name = OPTION_ALIASES.get(spelled, spelled)
         if name not in OPTION_NAMES:
             near = nearest_name(spelled, OPTION_NAMES)
             hint = f"did you mean '{near}'?" if near else f"expected {', '.join(OPTION_NAMES)}"
@@ -105,12 +109,16 @@ def _option(name: str, value: object) -> object:
     text = str(value).encode().decode("unicode_escape") if value in ("\\t", "\\x01") else str(value)
     if name in ("delimiter", "quote", "escape") and len(text.encode()) > 1:
         raise CsvOptionError(f"'{name}' is {text!r}, expected one character")
-    if name == "encoding":
-        try:
-            codecs.lookup(text)
-        except LookupError:
-            raise CsvOptionError(f"'encoding' is {text!r}, which is not known") from None
-    return text
+    if name == "delimiter" and not text:
+        raise CsvOptionError("'delimiter' is '', expected one character")
+    return _codec(text) if name == "encoding" else text
+
+
+def _codec(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise CsvOptionError(f"'encoding' is {name!r}, which is not known") from None
 
 
 def read_csv(
@@ -144,6 +152,8 @@ def _columns(blocks: _Blocks, options: CsvOptions) -> tuple[str, ...]:
         raise InputUnreadableError(blocks.path, "is empty, expected a header with names of columns")
     if options.columns:
         return options.columns
+    if blocks.is_open(line):
+        raise _unclosed(blocks.path, 1 + options.skip)
     text = line.removeprefix(_BOM).decode("utf-8", "replace")
     reader = csv.reader(
         io.StringIO(text, newline=""),
@@ -152,7 +162,29 @@ def _columns(blocks: _Blocks, options: CsvOptions) -> tuple[str, ...]:
         quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
         escapechar=options.escape or None,
     )
-    return tuple(name.strip() for name in next(reader))
+    try:
+        names, *others = reader
+    except csv.Error as error:
+        raise InputUnreadableError(blocks.path, f"has no header of a CSV file: {error}") from error
+    if others:
+        raise _lone_return(blocks.path, 1 + options.skip)
+    return tuple(name.strip() for name in names)
+
+
+def _unclosed(path: str, line: int) -> InputUnreadableError:
+    problem = f"has a quoted cell that never ends, in the row that begins in line {line}"
+    error = InputUnreadableError(path, problem)
+    error.hint = "close the quote; where quotes have no meaning, give nothing as the option `quote`"
+    return error
+
+
+def _lone_return(path: str, line: int) -> InputUnreadableError:
+    problem = f"has a carriage return without a line feed in line {line}"
+    error = InputUnreadableError(path, problem)
+    error.hint = (
+        "end lines with a line feed: `tr '\\r' '\\n'` converts them; quote cells that have one"
+    )
+    return error
 
 
 class _Blocks:
@@ -183,6 +215,10 @@ class _Blocks:
             text += self.line()
         return text
 
+    def is_open(self, row: bytes) -> bool:
+        """Whether a quoted cell of a row does not end."""
+        return self._quotes.is_open(row)
+
     def read(self) -> Iterator[tuple[bytes, Integers]]:
         """Yield the other rows: some whole ones, and the line of each that is not blank."""
         while self._rest or self._more():
@@ -194,8 +230,22 @@ class _Blocks:
                 newlines, ends = self._ends(self._rest)
             cut = len(self._rest) if self._is_over or not len(ends) else int(ends[-1]) + 1
             text, self._rest = self._rest[:cut], self._rest[cut:]
+            last = int(ends[-1]) + 1 if len(ends) else 0
+            if cut > last and self._quotes.is_open(text[last:]):
+                raise _unclosed(self.path, self._line + text.count(b"\n", 0, last))
+            self._require_line_feeds(text)
             yield text, self._line + _row_lines(text, newlines, ends)
             self._line += text.count(b"\n")
+
+    def _require_line_feeds(self, text: bytes) -> None:
+        """Raise for a carriage return that Arrow would take for the end of a row."""
+        if text.count(b"\r") == text.count(b"\r\n"):
+            return
+        data = np.frombuffer(text, np.uint8)
+        returns = np.flatnonzero(data[:-1] == _RETURN)
+        alone = self._quotes.row_ends(text, data, returns[data[returns + 1] != _NEWLINE])
+        if len(alone):
+            raise _lone_return(self.path, self._line + text.count(b"\n", 0, int(alone[0])))
 
     def _more(self) -> bool:
         if self._is_over:

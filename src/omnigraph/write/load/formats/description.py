@@ -17,17 +17,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final
 
 from omnigraph.dataclass import dataclass
 from omnigraph.errors import InvalidInputError
 from omnigraph.names import nearest_name
 from omnigraph.schema import EntityType
-from omnigraph.write.load.formats.csv_rows import CsvOptionError, CsvOptions, csv_options
+from omnigraph.write.load.formats.csv_rows import (
+    OPTION_ALIASES,
+    OPTION_NAMES,
+    CsvOptionError,
+    CsvOptions,
+    csv_options,
+)
 from omnigraph.write.load.formats.kinds import CSV, FORMAT_NAMES, TSV, Format, format_named
 
 SPEC_KEYS: Final = frozenset({"format", "path", "options", "schema", "map", "src", "dst", "table"})
+_DELIMITERS: Final = {CSV: ",", TSV: "\t"}
 _COLUMN: Final = re.compile(r"[\w .:/@#$-]+")
 """What may be the name of a column; all else in `map` is an expression of SQL."""
 
@@ -54,9 +61,8 @@ class FileSource:
 
     def options_of(self, form: Format) -> CsvOptions:
         """Return how a file of texts is written."""
-        if self.csv is not None:
-            return self.csv
-        return CsvOptions(delimiter="\t") if form is TSV else CsvOptions()
+        options = self.csv or CsvOptions(delimiter="")
+        return options if options.delimiter else replace(options, delimiter=_DELIMITERS[form])
 
 
 def is_path(source: object) -> bool:
@@ -82,14 +88,23 @@ def checked_spec(name: str, source: Any, form: Format | None = None) -> dict[str
     if not isinstance(source, Mapping):
         spec: dict[str, Any] = {"path": source}
         return spec if form is None else spec | {"format": form.name}
-    unknown = sorted(set(source) - SPEC_KEYS)
-    if unknown:
-        near = nearest_name(unknown[0], SPEC_KEYS)
-        hint = f"; did you mean '{near}'?" if near else f": expected {', '.join(sorted(SPEC_KEYS))}"
-        raise SourceSpecError(name, f"unknown entry '{unknown[0]}'{hint}")
+    unknown = sorted(map(str, set(source) - SPEC_KEYS))
+    is_described = not SPEC_KEYS.isdisjoint(source)
+    if unknown and (is_described or nearest_name(unknown[0], SPEC_KEYS)):
+        raise SourceSpecError(name, f"unknown entry '{unknown[0]}'{_right_entry(unknown[0])}")
     if ("path" in source) == ("table" in source):
-        raise SourceSpecError(name, "expected one of 'path' and 'table'")
+        error = SourceSpecError(name, "a mapping is files: expected one of 'path' and 'table'")
+        error.hint = "rows are a list of objects; `pandas.DataFrame(columns)` is a table of columns"
+        raise error
     return dict(source)
+
+
+def _right_entry(name: str) -> str:
+    """Return what to write in place of an unknown entry of a description."""
+    if name in OPTION_NAMES or name in OPTION_ALIASES:
+        return f": it is one of the 'options', {{'options': {{'{name}': …}}}}"
+    near = nearest_name(name, SPEC_KEYS)
+    return f"; did you mean '{near}'?" if near else f": expected {', '.join(sorted(SPEC_KEYS))}"
 
 
 def mapped_columns(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -132,7 +147,7 @@ def file_source(entity_type: EntityType, source: Any, form: Format | None = None
     if options and given not in (None, CSV, TSV):
         raise SourceSpecError(name, "'options' are for CSV")
     try:
-        csv = csv_options(options, delimiter="\t" if given is TSV else ",") if options else None
+        csv = csv_options(options) if options else None
     except CsvOptionError as error:
         raise SourceSpecError(name, str(error)) from None
     columns = mapped_columns(spec)
@@ -147,5 +162,7 @@ def check_mapped(entity_type: EntityType, columns: Mapping[str, str]) -> None:
         if name not in known:
             near = nearest_name(name, known)
             hint = f"; did you mean '{near}'?" if near else ""
+            if columns[name] in known:
+                hint = f": it has columns by property, {{'{columns[name]}': '{name}'}}"
             problem = f"'map' names the unknown property '{name}'{hint}"
             raise SourceSpecError(entity_type.name, problem)

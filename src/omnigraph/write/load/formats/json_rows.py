@@ -184,6 +184,8 @@ def _object(value: object) -> object:
 
 @singledispatch
 def _converted(value: Any) -> object:
+    if type(value).__name__ == "NAType" and type(value).__module__.startswith("pandas."):
+        return None
     # Numbers and arrays of NumPy, and their like.
     convert = getattr(value, "tolist", None)
     return _object(convert()) if callable(convert) else value

@@ -77,6 +77,8 @@ FORMAT_NAMES: Final = tuple(form.name for form in FORMATS)
 RECORD_SUFFIXES: Final = JSONL.suffixes
 _UNKNOWN: Final = "binary data of no known format"
 _EMPTY: Final = "an empty file"
+_UTF_16: Final = "text in UTF-16"
+_ZIP: Final = "a ZIP archive or an Excel workbook"
 
 
 class InputFormatError(InvalidInputError):
@@ -93,6 +95,10 @@ class InputFormatError(InvalidInputError):
             return "name the type of its rows: `--node TYPE` for nodes, `--edge TYPE` for edges"
         if self.found == GRAPH_RECORDS:
             return "load it without the name of a type: its records name theirs"
+        if self.found == _UTF_16:
+            return "name it with the option `encoding`, as utf-16"
+        if self.found == _ZIP:
+            return "unpack it, or save the workbook as CSV; `pandas.read_excel` gives tables"
         return "name the format of the file with `--format`, or leave that out"
 
 
@@ -129,7 +135,7 @@ def find_format(
     if stated is None:
         found = by_content(head)
         if found is None:
-            raise InputFormatError(file.path, _EMPTY if not head else _UNKNOWN, "a table")
+            raise InputFormatError(file.path, _unknown(head), "a table")
         return _plain(file, found)
     return _plain(file, checked(file.path, stated, head, is_asked=asked is not None))
 
@@ -170,6 +176,15 @@ def by_content(head: bytes) -> Format | None:
     return TSV if b"\t" in line and b"," not in line else CSV
 
 
+def _unknown(head: bytes) -> str:
+    """Return what a file is that has no format: by its first bytes, as far as they say it."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _UTF_16
+    if head.startswith(b"PK\x03\x04"):
+        return _ZIP
+    return _UNKNOWN if head else _EMPTY
+
+
 def checked(name: str, stated: Format, head: bytes, *, is_asked: bool = True) -> Format:
     """Return the format that was stated, or raise where the content plainly is of another one."""
     found = by_content(head)
@@ -179,7 +194,7 @@ def checked(name: str, stated: Format, head: bytes, *, is_asked: bool = True) ->
     if found is stated or (not head and stated.is_text):
         return stated
     if found is None and not (stated.is_text and not head.strip(_BLANK)):
-        raise InputFormatError(name, _UNKNOWN if head else _EMPTY, stated.title)
+        raise InputFormatError(name, _unknown(head), stated.title)
     if found is not None and _contradicts(found, stated, head):
         raise InputFormatError(name, found.title, stated.title)
     return stated

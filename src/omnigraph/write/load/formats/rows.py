@@ -22,7 +22,9 @@ from omnigraph.write.load.formats.kinds import (
     CSV,
     FORMATS,
     JSON,
+    TSV,
     Format,
+    by_suffix,
     find_format,
     suffixes_of,
 )
@@ -50,7 +52,7 @@ def format_of(
     """Return the format of a file of a source."""
     if source.csv is not None and source.csv.encoding != "utf-8":
         # Other encodings of text look like binary data.
-        return source.form or CSV
+        return source.form or (TSV if by_suffix(file.name) is TSV else CSV)
     return find_format(file, source.form, options)
 
 

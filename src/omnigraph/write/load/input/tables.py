@@ -49,14 +49,16 @@ def column_problems(entity_type: EntityType, names: Sequence[str]) -> list[Viola
     for name in names:
         if name not in known:
             near = nearest_name(name, entity_type.properties)
-            hint = _delimiter_hint(names) or (f"; did you mean '{near}'?" if near else "")
+            hint = _header_hint(name, names) or (f"; did you mean '{near}'?" if near else "")
             message = f"unknown input field '{name}' for '{entity_type.table_key}'{hint}"
             problems.append(_table_problem(entity_type, name, codes.UNKNOWN_PROPERTY, message))
     return problems
 
 
-def _delimiter_hint(names: Sequence[str]) -> str:
-    """Return what to say where the whole header of a file became the name of one column."""
+def _header_hint(name: str, names: Sequence[str]) -> str:
+    """Return what to say of a column without a name, or of one whose name is the whole header."""
+    if not name:
+        return "; a column has no name: pandas leaves its index out with `to_csv(index=False)`"
     mark = next((mark for mark in _DELIMITERS if mark in names[0]), None)
     if len(names) > 1 or mark is None:
         return ""
