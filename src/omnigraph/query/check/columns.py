@@ -221,7 +221,9 @@ def _report_no_value(context: Context, expression: Expr) -> None:
             "T106",
             f"`{written}` is a bare name and has no value here",
             expression.span,
-            f"write a property `$variable.{written}` or a parameter `${written}`",
+            "write `return distinct { … }`"
+            if written == "distinct"
+            else f"write a property `$variable.{written}` or a parameter `${written}`",
         )
     elif isinstance(expression, TextCall):
         context.report.error(
