@@ -233,7 +233,7 @@ def check_tag_name(text: str) -> str:
 
 def _trimmed(kind: str, text: object) -> str:
     if not isinstance(text, str):
-        raise IllegalNameError(kind, f"of type {type(text).__name__}", "is no text")
+        raise ArgumentError.of(f"the name of a {kind}", "a text", text)
     return text.strip()
 
 
@@ -419,7 +419,7 @@ def check_label(what: str, text: str) -> None:
 
 def _check_text(what: str, text: object, length_max: int, *, has_lines: bool = False) -> None:
     if not isinstance(text, str):
-        raise InvalidTextError(what, text, "is no text")
+        raise ArgumentError.of(what, "a text", text)
     reason = _text_problem(text.translate(_LINE_MARKS) if has_lines else text, length_max)
     if reason is not None:
         raise InvalidTextError(what, text, reason)

@@ -17,6 +17,7 @@ from omnigraph.client import RemoteGraph
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import BranchNotFoundError, ByteRange, FeedRequest, Selection
 from omnigraph.graph.arguments import TwoTargetsError
+from omnigraph.names import ArgumentError
 from omnigraph.query.params import ParamsError
 from omnigraph.write.rules.violations import CreateConflictError
 from support.lineage import without_lineage
@@ -66,10 +67,12 @@ def test_a_target_may_be_a_text_or_a_moment_and_a_branch_has_a_name_of_its_own(
     assert names(graph, target="draft") == ["ann", "bob", "dan"]
     graph.mutate('query q() { insert Person { name: "eve" } }')
     moment = datetime.datetime.fromtimestamp(first.created_at / 1e6, datetime.UTC)
-    for target in (first.graph_commit_id, moment + datetime.timedelta(microseconds=1)):
+    for target in (first, first.graph_commit_id, moment + datetime.timedelta(microseconds=1)):
         assert names(graph, target=target) == ["ann", "bob"]
     with pytest.raises(TwoTargetsError):
         names(graph, target="draft", branch="draft")
+    with pytest.raises(ArgumentError, match="target: expected a branch, tag or commit"):
+        names(graph, target=7)
 
 
 def test_a_read_explains_itself_and_is_measured(graph: Any) -> None:
@@ -197,6 +200,13 @@ def test_a_commit_is_undone(graph: Any) -> None:
     undone = graph.commit_revert(changed.commit.graph_commit_id)
     assert undone.commit.operation == "revert"
     assert graph.query(QUERIES, "everyone").to_pylist()[0]["p.age"] == 1
+
+
+def test_a_commit_stands_for_its_id(graph: Any) -> None:
+    changed = graph.mutate(QUERIES, "grow", {"n": "ann", "a": 5}).commit
+    assert graph.commits.get(changed) == graph.commits.get(changed.graph_commit_id)
+    assert len(graph.changes.of_commit(changed).changes) == 1
+    assert graph.commits.revert(changed).commit.operation == "revert"
 
 
 def test_a_text_names_a_branch_else_a_tag_else_a_commit(graph: Any) -> None:

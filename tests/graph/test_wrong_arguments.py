@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -13,7 +15,7 @@ import pytest
 
 from omnigraph import OmnigraphError, ReadTarget
 from omnigraph.graph import Graph
-from omnigraph.manifest.errors import CommitNotFoundError
+from omnigraph.manifest.errors import CommitNotFoundError, ProcessBoundError
 
 SCHEMA = "node Person { name: String @key }"
 READ = "match { $p: Person } return { $p.name }"
@@ -42,6 +44,15 @@ WRONG: dict[str, tuple[Call, str]] = {
     "mutation name": (lambda g: g.mutate(ADD, {"n": 1}), "name: expected the name of a query"),
     "query file": (lambda g: g.query(Path("no.gq")), "cannot read no.gq"),
     "decisions": (lambda g: g.branches.merge("draft", resolve_file="no.jsonl"), "no.jsonl"),
+    "no decisions": (
+        lambda g: g.branches.merge("draft", resolve_file=[{}]),  # type: ignore[arg-type]  # the point
+        "resolve_file: expected the path of a file, found of type list",
+    ),
+    "address": (lambda _: Graph.open(None), "uri: expected a path or an address"),  # type: ignore[arg-type]  # the point
+    "bytes": (lambda _: Graph.init(b"g", "node A {}"), "found of type bytes"),  # type: ignore[arg-type]  # the point
+    "message": (lambda g: g.mutate(ADD, message=3), "the commit message: expected a text, found 3"),
+    "commit": (lambda g: g.commits.revert(3), "expected a text, found 3"),
+    "tag": (lambda g: g.tags.create(3), "the name of a tag: expected a text, found 3"),
     "properties": (lambda g: g.load([], mode="merge", properties=["a"]), "a mapping of texts"),
     "progress": (lambda g: g.load([], mode="merge", progress="yes"), "True, False or a function"),
     "limit": (lambda g: g.commits.list(limit=-1), "limit: expected a whole number from 0"),
@@ -160,3 +171,13 @@ def test_rows_that_are_taken_for_a_path_are_not_repeated_as_a_whole(graph: Graph
         assert len(str(caught.value)) < 200
     with pytest.raises(OmnigraphError, match="null"):
         graph.load("a\0.jsonl", mode="merge")
+
+
+def test_what_belongs_to_its_process_says_so_and_results_can_be_sent(graph: Graph) -> None:
+    for held in (graph, graph.snapshot()):
+        for send in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(ProcessBoundError, match="belongs to its process") as caught:
+                send(held)
+            assert "open the graph there" in str(caught.value.hint)
+    result = pickle.loads(pickle.dumps(graph.query(READ)))
+    assert [row["p.name"] for row in result] == ["Ada"]

@@ -43,9 +43,10 @@ from omnigraph.graph import (
     Snapshot,
     SourceText,
     Tag,
+    commit_id_of,
     one_target,
 )
-from omnigraph.names import MAIN, is_ulid
+from omnigraph.names import MAIN, ArgumentError, is_ulid
 from omnigraph.schema import MigrationPlan, compile_schema
 from omnigraph.syntax.given import GivenSource, given_source
 from omnigraph.syntax.grammar import decode_source
@@ -53,7 +54,7 @@ from omnigraph.write.load.formats.kinds import format_named
 
 Json = dict[str, Any]
 T = TypeVar("T")
-Target = ReadTarget | Snapshot | RemoteSnapshot | str | datetime | None
+Target = ReadTarget | Snapshot | RemoteSnapshot | GraphCommit | str | datetime | None
 NDJSON: Final = "application/x-ndjson"
 PAGE_CHANGES_DEFAULT: Final = 1000
 _LINES: Final = {"Accept": NDJSON}
@@ -80,9 +81,14 @@ def ref(target: Target, *kinds: Literal["branch", "commit", "tag", "time"]) -> J
         raise NeedsStorageError("a snapshot of a local graph", "name a branch or a commit")
     if isinstance(target, datetime):
         target = ReadTarget.at(target)
+    elif isinstance(target, GraphCommit):
+        target = ReadTarget.commit(target.graph_commit_id)
     elif isinstance(target, str):
         # A name is a branch, else a tag: `_or_tag`. An id is a commit.
         target = ReadTarget.commit(target) if is_ulid(target) else ReadTarget.branch(target)
+    given: object = target
+    if not isinstance(given, ReadTarget):
+        raise ArgumentError.of("target", "a branch, tag or commit, or a `ReadTarget`", given)
     if target.kind not in kinds:
         allowed = " or ".join(kinds)
         raise NeedsStorageError(f"a target by {target.kind}", f"here it reads by {allowed}")
@@ -376,10 +382,10 @@ def list_commits(
     return HttpCall("GET", "commits", json_of(read), params=params, is_read=True)
 
 
-def get_commit(commit_id: str) -> HttpCall[GraphCommit]:
+def get_commit(commit_id: str | GraphCommit) -> HttpCall[GraphCommit]:
     """Find one commit on any branch."""
     read = json_of(answers.sure_commit)
-    return HttpCall("GET", f"commits/{segment(commit_id)}", read, is_read=True)
+    return HttpCall("GET", f"commits/{segment(commit_id_of(commit_id))}", read, is_read=True)
 
 
 def head_commit_id(branch: str | None = None) -> HttpCall[str]:
@@ -389,7 +395,7 @@ def head_commit_id(branch: str | None = None) -> HttpCall[str]:
 
 
 def commit_revert(
-    commit_id: str,
+    commit_id: str | GraphCommit,
     *,
     branch: str | None = None,
     prefer: str | None = None,
@@ -404,7 +410,7 @@ def commit_revert(
     """Undo what one commit changed, as a new commit; conflicts are those of a merge."""
     refuse(actor_id=actor_id, external_blob_bases=tuple(external_blob_bases), job=job)
     refuse(check_schema=check_schema)
-    path = f"commits/{segment(commit_id)}/revert"
+    path = f"commits/{segment(commit_id_of(commit_id))}/revert"
     body = _given(branch=branch, prefer=prefer, message=message, retries=retries or None)
     body |= _given(properties=dict(properties) if properties else None)
     return HttpCall("POST", path, json_of(answers.revert), json=body)
@@ -433,7 +439,7 @@ def tag_delete(name: str, *, actor_id: str | None = None) -> HttpCall[None]:
 
 
 def commit_changes(
-    commit_id: str,
+    commit_id: str | GraphCommit,
     selection: Selection | None = None,
     *,
     limit: int = PAGE_CHANGES_DEFAULT,
@@ -441,7 +447,7 @@ def commit_changes(
 ) -> HttpCall[CommitPage]:
     """Return a page of what one commit changed, with the rows before and after."""
     params = {"limit": limit, "page_token": page_token, **_selected(selection)}
-    path = f"commits/{segment(commit_id)}/changes"
+    path = f"commits/{segment(commit_id_of(commit_id))}/changes"
     return HttpCall("GET", path, json_of(answers.commit_page), params=params, is_read=True)
 
 

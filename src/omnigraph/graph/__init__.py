@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from omnigraph.changes.diff import Difference
     from omnigraph.changes.feed import Block, FeedPage, FeedRequest, SchemaChanges
     from omnigraph.changes.selection import Selection
-    from omnigraph.graph.arguments import TwoTargetsError, one_target
+    from omnigraph.graph.arguments import TwoTargetsError, commit_id_of, one_target
     from omnigraph.graph.branches import GraphBranches
     from omnigraph.graph.changes import GraphChanges, GraphDiff
     from omnigraph.graph.cluster_guard import InsideClusterError
@@ -199,6 +199,7 @@ __all__ = [
     "all_commits",
     "apply_schema_by_cluster",
     "check_page",
+    "commit_id_of",
     "commits_since",
     "config_of_profile",
     "embed_records",
@@ -226,7 +227,7 @@ __getattr__ = late_names(
         "omnigraph.changes.diff": "Difference",
         "omnigraph.changes.feed": "Block FeedPage FeedRequest SchemaChanges",
         "omnigraph.changes.selection": "Selection",
-        "omnigraph.graph.arguments": "TwoTargetsError one_target",
+        "omnigraph.graph.arguments": "TwoTargetsError commit_id_of one_target",
         "omnigraph.graph.branches": "GraphBranches",
         "omnigraph.graph.changes": "GraphChanges GraphDiff",
         "omnigraph.graph.cluster_guard": "InsideClusterError",

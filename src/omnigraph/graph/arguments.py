@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from omnigraph.errors import InvalidInputError
 from omnigraph.graph.late import lineage_record
-from omnigraph.manifest import ReadTarget
+from omnigraph.manifest import GraphCommit, ReadTarget
 from omnigraph.names import ArgumentError, check_commit_texts
 from omnigraph.progress import Report
 from omnigraph.query import QueryText
@@ -42,6 +42,18 @@ def query_text(given: QueryText | os.PathLike[str]) -> QueryText:
     if not isinstance(given, str | bytes | SourceText):
         raise ArgumentError.of("the query", "a text, or the `Path` of a file", given)
     return given
+
+
+def root_of(uri: str | os.PathLike[str]) -> str:
+    """Return where a graph is, as a text."""
+    if not isinstance(uri, str | os.PathLike):
+        raise ArgumentError.of("uri", "a path or an address, such as s3://bucket/graph", uri)
+    return str(uri)
+
+
+def commit_id_of(commit: str | GraphCommit) -> str:
+    """Return the id of a commit, which may be given by itself."""
+    return commit.graph_commit_id if isinstance(commit, GraphCommit) else commit
 
 
 def check_commit(message: str | None, properties: Mapping[str, str] | None) -> None:

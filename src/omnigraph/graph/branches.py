@@ -22,6 +22,7 @@ from omnigraph.graph.session import Part
 from omnigraph.manifest import GraphCommit
 from omnigraph.names import (
     MAIN,
+    ArgumentError,
     BranchName,
     check_actor,
     check_retries,
@@ -209,6 +210,8 @@ def _decisions(
 def _text_of(path: str | os.PathLike[str] | None) -> str | None:
     if path is None:
         return None
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError.of("resolve_file", "the path of a file", path)
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:

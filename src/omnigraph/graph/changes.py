@@ -10,6 +10,7 @@ from typing import Any
 
 from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
+from omnigraph.graph.arguments import commit_id_of
 from omnigraph.graph.late import (
     commit_changes,
     differences,
@@ -20,7 +21,7 @@ from omnigraph.graph.late import (
     type_pairs,
 )
 from omnigraph.graph.session import Part
-from omnigraph.manifest import AnyTarget, Snapshot
+from omnigraph.manifest import AnyTarget, GraphCommit, Snapshot
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +111,7 @@ class GraphChanges(Part):
 
     def of_commit(
         self,
-        commit_id: str,
+        commit_id: str | GraphCommit,
         selection: selections.Selection | None = None,
         *,
         limit: int = 1_000,
@@ -120,7 +121,7 @@ class GraphChanges(Part):
         repository = self._session.repository
         return commit_changes.commit_page(
             repository.history,
-            repository.history.get(commit_id),
+            repository.history.get(commit_id_of(commit_id)),
             selection or selections.Selection(),
             graph=repository.root,
             limit=limit,

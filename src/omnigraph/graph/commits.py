@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from omnigraph.graph.arguments import check_commit
+from omnigraph.graph.arguments import check_commit, commit_id_of
 from omnigraph.graph.late import (
     lineage_record,
     merge_requests,
@@ -22,9 +22,9 @@ from omnigraph.policy import Action
 class GraphCommits(Part):
     """Lists, finds and reverts commits."""
 
-    def get(self, commit_id: str) -> GraphCommit:
+    def get(self, commit_id: str | GraphCommit) -> GraphCommit:
         """Find one commit on any branch."""
-        return self._session.repository.history.get(commit_id)
+        return self._session.repository.history.get(commit_id_of(commit_id))
 
     def head_id(self, branch: str | None = None) -> str:
         """Return the id of a branch's newest commit."""
@@ -32,7 +32,7 @@ class GraphCommits(Part):
 
     def revert(
         self,
-        commit_id: str,
+        commit_id: str | GraphCommit,
         *,
         branch: str | None = None,
         prefer: str | None = None,
@@ -64,7 +64,7 @@ class GraphCommits(Part):
             prefer=None if prefer is None else choice(resolutions.Prefer, prefer, "preference")
         )
         request = merge_requests.RevertRequest(
-            commit_id=commit_id,
+            commit_id=commit_id_of(commit_id),
             target=self._session.incarnation_of(branch),
             actor_id=actor_id,
             decisions=decisions,

@@ -7,13 +7,19 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import pyarrow as pa
 
 from omnigraph.clock import Clock, SystemClock
 from omnigraph.display import Display
-from omnigraph.graph.arguments import check_commit, checked_progress, one_target, query_text
+from omnigraph.graph.arguments import (
+    check_commit,
+    checked_progress,
+    one_target,
+    query_text,
+    root_of,
+)
 from omnigraph.graph.authorize import write_gate
 from omnigraph.graph.cluster_guard import require_outside_cluster
 from omnigraph.graph.flat_names import FlatNames
@@ -51,6 +57,7 @@ from omnigraph.manifest import (
     init_repository,
     open_read_only,
 )
+from omnigraph.manifest.errors import ProcessBoundError
 from omnigraph.manifest.layout import MAIN_INCARNATION
 from omnigraph.manifest.repository import (
     assemble,
@@ -146,11 +153,14 @@ class Graph(FlatNames):
         one_of(DURABILITIES, durability, "durability")
         clock = clock or SystemClock()
         if not by_cluster:
-            require_outside_cluster("init", str(uri), storage_options=storage_options)
+            require_outside_cluster("init", root_of(uri), storage_options=storage_options)
         text = given_source(schema, suffix=".pg", letter="S")
         compiled = compile_schema(text, domain=clock.ulid())
         store = connect(
-            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+            root_of(uri),
+            storage_options=storage_options,
+            durability=durability,
+            checksums=checksums,
         )
         repository = init_repository(store, clock, compiled, actor_id=actor_id, force=force)
         return cls(
@@ -196,7 +206,10 @@ class Graph(FlatNames):
         mode = choice(OpenMode, mode, "mode")
         one_of(DURABILITIES, durability, "durability")
         store = connect(
-            str(uri), storage_options=storage_options, durability=durability, checksums=checksums
+            root_of(uri),
+            storage_options=storage_options,
+            durability=durability,
+            checksums=checksums,
         )
         clock = clock or SystemClock()
         if mode is OpenMode.READ_WRITE:
@@ -278,6 +291,10 @@ class Graph(FlatNames):
             self._opened.closed.set()
             self._opened.forget()
 
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: locks, threads and open files stay in their process."""
+        raise ProcessBoundError(f"the graph {self.uri}")
+
     def __enter__(self) -> Self:
         return self
 
@@ -299,7 +316,7 @@ class Graph(FlatNames):
         `confirm` puts the version below back. Nothing is removed, and no commit below is lost.
         """
         one_of(DURABILITIES, durability, "durability")
-        store = connect(str(uri), storage_options=storage_options, durability=durability)
+        store = connect(root_of(uri), storage_options=storage_options, durability=durability)
         repository = assemble(store, clock or SystemClock())
         require_graph(repository)
         if not confirm:

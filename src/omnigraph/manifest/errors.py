@@ -243,3 +243,12 @@ class FormatTooNewError(CorruptError):
     path: str
     found: str
     supported: int
+
+
+class ProcessBoundError(InvalidInputError):
+    """What belongs to its process was to be copied, or sent to another process."""
+
+    code = "OG-PROCESS-BOUND"
+    hint = "open the graph there: `Graph.open(uri)`; ids and results of queries can be sent"
+    template = "{what} belongs to its process: it cannot be pickled or copied"
+    what: str

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from omnigraph.dataclass import dataclass
 from omnigraph.display import Display, Displayed
 from omnigraph.errors import InvalidInputError
 from omnigraph.manifest.commits import GraphCommit
-from omnigraph.manifest.errors import DatasetMissingError, TypeNotFoundError
+from omnigraph.manifest.errors import (
+    DatasetMissingError,
+    ProcessBoundError,
+    TypeNotFoundError,
+)
 from omnigraph.manifest.layout import Incarnation
 from omnigraph.manifest.rows import AcceptedSchema, Entry
 from omnigraph.manifest.state import ManifestState
@@ -38,6 +42,10 @@ class Snapshot(Displayed):
         rows = [(str(key), entry.row_count) for key, entry in self.entries.items()]
         title = f"branch {self.branch} at commit {self.commit_id}"
         return Display(title, ("type", "rows"), rows)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: datasets are open files of this process."""
+        raise ProcessBoundError(f"the snapshot of commit {self.commit_id}")
 
     @property
     def branch(self) -> BranchName:

@@ -408,10 +408,12 @@ class LanceOpener:
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
-            raise StorageUnavailableError(
+            error = StorageUnavailableError(
                 path=self._root.uri,
-                reason="the store was opened before a fork; open it again in this process",
+                reason="it was opened before a fork, which stops the threads of storage",
             )
+            error.hint = "open the graph in the child, or start processes with `spawn`"
+            raise error
 
     def _cached(self, at: DatasetVersion) -> LanceHandle | None:
         with self._lock:
