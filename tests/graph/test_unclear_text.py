@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from omnigraph import Graph, OmnigraphError, ReadTarget
 from omnigraph.changes import tokens
 from omnigraph.graph import FeedRequest, InvalidActorError, InvalidTextError, Selection
+from omnigraph.names import ArgumentError
 from omnigraph.wire import error_json
 from support.lineage import without_lineage
 
@@ -28,6 +29,8 @@ SCHEMA = (
 ADD = "query q($s: String) { insert P { k: $s } }"
 FIND = "query q($s: String) { match { $p: P { k: $s } } return { $p.k } }"
 ROW = b'{"type":"P","data":{"k":"a"}}'
+UNFIT_TEXT = (InvalidTextError, ArgumentError)
+"""Of a text that cannot be stored, and of what is no text."""
 
 NASTY = [
     "\ud800",
@@ -315,7 +318,7 @@ def test_every_call_refuses_a_message_that_no_commit_can_keep(
     graph: Graph, tmp_path: Path, method: str
 ) -> None:
     for message in UNFIT_MESSAGES:
-        with pytest.raises(InvalidTextError) as caught:
+        with pytest.raises(UNFIT_TEXT) as caught:
             call_with(graph, method, {"message": message}, tmp_path)
         require_shown(str(caught.value))
 
@@ -338,7 +341,7 @@ def test_every_call_refuses_properties_that_no_commit_can_keep(
         {str(n): "x" for n in range(257)},
     ]
     for properties in unfit:
-        with pytest.raises(InvalidTextError) as caught:
+        with pytest.raises(UNFIT_TEXT) as caught:
             call_with(graph, method, {"properties": properties}, tmp_path)
         require_shown(str(caught.value))
 
@@ -348,7 +351,7 @@ def test_every_call_refuses_an_expected_head_that_is_no_id(
     graph: Graph, tmp_path: Path, method: str
 ) -> None:
     for head in ("\ud800", "a\nb", "x" * 300, 7):
-        with pytest.raises(InvalidTextError):
+        with pytest.raises(UNFIT_TEXT):
             call_with(graph, method, {"expected_head": head}, tmp_path)
 
 

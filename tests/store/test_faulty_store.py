@@ -208,6 +208,7 @@ READS = {
     "unreferenced_files",
     "list_tags",
     "forget",
+    "forget_all",
     "get",
     "leftovers",
     "head",
