@@ -138,7 +138,10 @@ class OmnigraphError(Exception):
         vars(self).setdefault("_added_notes", []).append(note)
 
     def _excerpt(self) -> str | None:
-        """Return the lines of a source text that the error is about; a leaf that has them does."""
+        """Return what the error is about: lines of a source text, or further violations.
+
+        A leaf that has them does.
+        """
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:

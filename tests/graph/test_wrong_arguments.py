@@ -127,6 +127,23 @@ def test_hints_about_columns_do_not_advise_to_leave_rows_out(graph: Graph, tmp_p
     assert "--" not in str(caught.value.__notes__)
 
 
+def test_a_traceback_lists_the_violations_of_a_load(graph: Graph) -> None:
+    rows: list[dict[str, object]] = [{"name": number} for number in range(25)]
+    with pytest.raises(OmnigraphError) as caught:
+        graph.load({"Person": rows}, mode="append")
+    assert str(caught.value).startswith("record 1: ")
+    others, hint = caught.value.__notes__
+    assert [line.partition(":")[0] for line in others.splitlines()] == [
+        *(f"record {number}" for number in range(2, 21)),
+        "… and 5 more",
+    ]
+    assert hint.startswith("hint: correct the rows")
+    graph.load({"Person": [{"name": "Bob"}]}, mode="append")
+    with pytest.raises(OmnigraphError, match="'Ada' of type Person already exists") as caught:
+        graph.load({"Person": [{"name": "Ada"}, {"name": "Bob"}]}, mode="append")
+    assert caught.value.__notes__[0] == "record 2: node 'Bob' of type Person already exists"
+
+
 def test_the_hint_of_a_mutation_does_not_advise_to_leave_rows_out(graph: Graph) -> None:
     text = 'query q($n: String) { insert Knows { from: "Ada", to: $n } }'
     graph.schema.apply(SCHEMA + "\nedge Knows: Person -> Person")

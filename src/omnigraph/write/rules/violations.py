@@ -202,6 +202,9 @@ class ValidationError(InvalidInputError):
     def _message(self) -> str:
         return _first_line(self.lines, self.total)
 
+    def _excerpt(self) -> str | None:
+        return _other_lines(self.lines, self.total)
+
     def _hint(self) -> str | None:
         if self.place == STATEMENT:
             return _STATEMENT_HINT
@@ -275,6 +278,9 @@ class KeyConflictError(ConflictError):
 
     def _message(self) -> str:
         return _first_line(self.lines, self.total)
+
+    def _excerpt(self) -> str | None:
+        return _other_lines(self.lines, self.total)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -368,9 +374,17 @@ def _first_line(lines: Sequence[str], total: int) -> str:
     return f"{lines[0]} (and {total - 1} more)" if total > 1 else lines[0]
 
 
+def _other_lines(lines: Sequence[str], total: int) -> str | None:
+    """Return the violations after the first, which is the message; None where there are none."""
+    return shown("\n".join(_without_first(lines, total))) or None
+
+
 def rendered(lines: Sequence[str], total: int) -> list[str]:
     """Return the lines of a report that shows some of `total` violations."""
-    shown = [f"error: {lines[0]}", *(f"       {line}" for line in lines[1:])]
-    if total > len(lines):
-        shown.append(f"       … and {total - len(lines)} more")
-    return shown
+    others = _without_first(lines, total)
+    return [f"error: {lines[0]}", *(f"       {line}" for line in others)]
+
+
+def _without_first(lines: Sequence[str], total: int) -> list[str]:
+    more = [f"… and {total - len(lines)} more"] if total > len(lines) else []
+    return [*lines[1:], *more]
