@@ -6,6 +6,8 @@ import io
 import threading
 from collections.abc import Mapping
 
+import pytest
+
 from omnigraph.progress import Progress
 
 
@@ -65,6 +67,24 @@ def test_a_caller_gets_an_event_for_every_stage() -> None:
         assert looks.enough.wait(30)
     assert events[0] == {"stage": "merging", "seconds": 0.0}
     assert {**events[1], "seconds": 0} == {"stage": "merging", "seconds": 0, "tasks": 4, "done": 1}
+
+
+def test_a_function_that_raises_is_called_once_and_ends_no_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    events: list[Mapping[str, object]] = []
+
+    def fail(event: Mapping[str, object]) -> None:
+        events.append(event)
+        raise ValueError("of the caller")
+
+    progress = Progress(None, fail)
+    for name in ("reading", "writing"):
+        with progress.stage(name):
+            pass
+    assert [event["stage"] for event in events] == ["reading"]
+    assert "is not called again" in caplog.text
+    assert "of the caller" in caplog.text
 
 
 def test_without_a_stream_and_a_caller_nothing_is_watched() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ Report: TypeAlias = Callable[[Mapping[str, object]], None]
 Look: TypeAlias = Callable[[], Mapping[str, int]]
 """Returns what is known about a stage: `tasks` and `done`, or `records`; nothing where unknown."""
 
+_log: Final = logging.getLogger(__name__)
 _TERMINAL_S: Final = 0.2
 _LINE_S: Final = 10.0
 _REPORT_S: Final = 1.0
@@ -77,8 +79,13 @@ class Progress:
                 self._write(f"{line}\n")
 
     def _send(self, event: dict[str, object]) -> None:
-        if self._report is not None:
+        if self._report is None:
+            return
+        try:
             self._report(event)
+        except Exception:  # noqa: BLE001 - a function of the caller may raise anything
+            _log.warning("the progress function raised and is not called again", exc_info=True)
+            self._report = None
 
     def _replace(self, line: str) -> None:
         """Overwrite the current line; without escape codes where they are not wanted."""
