@@ -43,6 +43,24 @@ def test_calls_are_made_here_when_no_thread_can_be_started() -> None:
     assert background.start(threading.get_ident).result() == threading.get_ident()
 
 
+def test_threads_end_when_they_have_nothing_left_to_do_and_others_are_started() -> None:
+    background = InThreads()
+    let_go, threads = threading.Event(), list[threading.Thread]()
+
+    def wait() -> bool:
+        threads.append(threading.current_thread())
+        return let_go.wait(60)
+
+    started = [background.start(wait) for _ in range(2)]
+    background.end_threads()
+    let_go.set()
+    assert all(call.result() for call in started)
+    assert background.start(threading.get_ident).result() != threading.get_ident()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:lance is not fork-safe")
 def test_a_forked_child_has_no_threads_and_does_not_wait_for_them() -> None:

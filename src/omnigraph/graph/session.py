@@ -302,12 +302,15 @@ class Session:
             self.live.flush()
 
     def forget(self) -> None:
-        """Drop what is in memory to answer faster.
+        """Drop what is in memory to answer faster, and let threads end.
 
         A closed graph is often still referred to: a `with` block leaves its variable behind.
         """
         self.reader.forget()
-        self.repository.store.datasets.forget_all()
+        store = self.repository.store
+        store.datasets.forget_all()
+        store.background.end_threads()
+        store.flusher.end_threads()
 
 
 class Part:

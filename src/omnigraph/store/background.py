@@ -25,13 +25,22 @@ class Background(Protocol):
         """Start a call; the caller waits on the future for its result or error."""
         ...
 
+    def end_threads(self) -> None:
+        """Let threads end when they have nothing left to do; a later call starts new ones."""
+        ...
+
 
 class InThreads:
     """Runs calls in a few threads of its own."""
 
     def __init__(self, at_once_max: int = _AT_ONCE_MAX, name: str = "omnigraph-background") -> None:
-        self._pool = ThreadPoolExecutor(at_once_max, thread_name_prefix=name)
+        self._at_once_max = at_once_max
+        self._name = name
+        self._pool = self._new_pool()
         self._process = os.getpid()
+
+    def _new_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._at_once_max, thread_name_prefix=self._name)
 
     def start(self, call: Callable[[], _Answer]) -> Future[_Answer]:
         if os.getpid() != self._process:
@@ -40,8 +49,14 @@ class InThreads:
         try:
             return self._pool.submit(call)
         except RuntimeError:
-            # The interpreter is shutting down and can start no threads.
+            # The interpreter is shutting down and can start no threads, or these were just ended.
             return Inline().start(call)
+
+    def end_threads(self) -> None:
+        if os.getpid() != self._process:
+            return  # A forked child has none of them.
+        ended, self._pool = self._pool, self._new_pool()
+        ended.shutdown(wait=False)
 
 
 class Inline:
@@ -54,3 +69,6 @@ class Inline:
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             future.set_exception(error)
         return future
+
+    def end_threads(self) -> None:
+        """Do nothing: there are none."""

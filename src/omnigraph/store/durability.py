@@ -76,6 +76,9 @@ class NoFlusher:
         """Do nothing."""
         return nullcontext()
 
+    def end_threads(self) -> None:
+        """Do nothing: there are none."""
+
 
 _FLUSHES_AT_ONCE_MAX: Final = 32
 _SETTLED_MAX: Final = 4_096
@@ -100,6 +103,10 @@ class DiskFlusher:
         self._threads = InThreads(_FLUSHES_AT_ONCE_MAX, "flush")
         self.sync: Callable[[str], None] = fsync_path
         """Flushes one file or directory, in any thread; tests wrap it."""
+
+    def end_threads(self) -> None:
+        """Let threads end when they have nothing left to do; a later call starts new ones."""
+        self._threads.end_threads()
 
     def files(self, paths: Iterable[str]) -> None:
         if self._gathered.paths is not None:

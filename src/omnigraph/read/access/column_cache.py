@@ -157,7 +157,8 @@ class ColumnCache:
         return self._lookup_bytes_max > 0
 
     def forget(self) -> None:
-        """Drop everything from memory; files stay."""
+        """Drop everything from memory, and let threads end; files stay."""
+        self.background.end_threads()
         self._columns.clear()
         self._lookups.clear()
         self._layers.clear()

@@ -162,7 +162,8 @@ class Topologies:
         return known
 
     def forget(self) -> None:
-        """Drop everything from memory; files stay."""
+        """Drop everything from memory, and let threads end; files stay."""
+        self._background.end_threads()
         self._cached.clear()
         self._overlays.clear()
         self.deltas.forget()
