@@ -55,7 +55,7 @@ def _has_summary(folder: str, options: Mapping[str, str] | None) -> bool:
         try:
             return Path(folder, SUMMARY).is_file()
         except OSError:
-            # No path at all, such as rows in a text; whoever reads the input says so.
+            # No path at all, such as rows in a text; the reader of the input reports it.
             return False
     with reading(folder):
         at = locate(folder, options)
