@@ -11,6 +11,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from omnigraph.store.lance.opener import LanceOpener
 from omnigraph.store.lance.store import LanceStore
 from sim.model import WrongError
 from sim.schedule import Schedule, Template
+from support.fences import without_looking_for_gaps
 
 QUICK = 40
 MANY = 2_000
@@ -129,8 +131,8 @@ def looks_that_gaps_fool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def publishes_without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Publish as releases did that knew no fence."""
+def publishes_without_fence(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Publish as releases did that knew no fence, and did not look for removed versions."""
     inner = LanceStore.stage_update
 
     def stage_update(self: LanceStore, *args: object, **options: object) -> object:
@@ -138,6 +140,8 @@ def publishes_without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(LanceStore, "stage_update", stage_update)
     monkeypatch.setattr(fence, "_require_sound", lambda *args, **options: None)
+    with without_looking_for_gaps():
+        yield
 
 
 def is_found(
